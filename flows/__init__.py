@@ -1,0 +1,1 @@
+"""Thin Prefect flows: order, retries, schedules, parameters."""

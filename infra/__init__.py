@@ -1,0 +1,1 @@
+"""Everything with a side effect on the world: settings, stores, services, lock, command line."""

@@ -1,0 +1,1 @@
+"""Points joined with their kernels and their observed tiling records."""

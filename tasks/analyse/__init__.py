@@ -1,0 +1,1 @@
+"""Verdicts, cliffs, ledger and series: pure functions over contract tables."""

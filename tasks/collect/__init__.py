@@ -1,0 +1,1 @@
+"""Capture folders into the object store: create-only, content-addressed, manifest last."""

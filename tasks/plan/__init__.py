@@ -1,0 +1,1 @@
+"""Experiment YAML to plan: points × arms × processes in ABBA order, hashed and deterministic."""

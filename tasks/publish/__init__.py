@@ -1,0 +1,1 @@
+"""Comparisons at their stable address and the self-contained HTML report."""

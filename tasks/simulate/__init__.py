@@ -1,0 +1,1 @@
+"""Captures with planted truth, for demonstrations, tests and load; always evidence simulated."""

@@ -1,0 +1,1 @@
+"""Great Expectations over every table before it is stored, in a process of its own."""
