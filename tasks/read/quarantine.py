@@ -18,8 +18,8 @@ RAW_TEXT_LIMIT = 4000
 class Refusal:
     """One refused row. ``rule`` is a short stable name, ``reason`` a sentence.
 
-    ``source_line`` counts from 1 and is None where the whole file is refused; ``field`` is None where no single
-    field is to blame.
+    ``source_line`` counts from 1 and is None where the whole file is refused; ``field`` is None where no
+    single field is to blame.
     """
 
     source_file: str
@@ -34,8 +34,8 @@ class Refusal:
 def refused_rows(origin: Origin, table: str, refusals: Iterable[Refusal]) -> pa.Table:
     """Contract ``quarantine`` rows for rows that were meant for ``table``.
 
-    ``quarantine_id`` is a hash of capture, place, field, value and rule: reading the same bytes again gives the
-    same ids, and a refusal said twice is stored once.
+    ``quarantine_id`` is a hash of capture, place, field, value and rule: reading the same bytes again gives
+    the same ids, and a refusal said twice is stored once.
     """
     rows = {}
     for refusal in refusals:
