@@ -1,0 +1,121 @@
+"""Experiment, preset and agent to points: every combination of axis value and fixed keys, for every arm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tasks.plan.experiment import Agent, Arm, Case, Experiment, ExperimentError, Preset
+from tasks.plan.group_list import group_list
+from tasks.plan.ids import point_id
+
+Point = dict[str, Any]
+Refine = Callable[[Experiment, Case, Arm], Sequence[int]]
+"""Gives the axis values on both sides of every predicted boundary of one curve."""
+
+
+def arms_of(experiment: Experiment, agent: Agent) -> list[Arm]:
+    """Arms that ``agent`` can run, in file order."""
+    return [arm for arm in experiment.arms if agent in arm.agents]
+
+
+def axis_values(
+    experiment: Experiment, preset: Preset, axis: str | None = None, refine: Refine | None = None
+) -> list[int]:
+    """Sorted axis values of ``preset``, or of the named list ``axis``.
+
+    With ``refine: predicted`` in the file both sides of the boundaries of every curve are added.
+    Raises ExperimentError for an unknown list name, or where refinement is asked for and none is offered.
+    """
+    if axis is not None and axis not in experiment.axis.named:
+        known = ", ".join(experiment.axis.named) or "none"
+        raise ExperimentError(f"experiment {experiment.letter}: no axis list {axis!r}; known: {known}")
+    chosen: list[int] | str = axis or preset.axis
+    if isinstance(chosen, list):
+        values = set(chosen)
+    else:
+        values = set(experiment.axis.named.get(chosen, experiment.axis.values))
+    if experiment.axis.refine == "predicted" and axis is None:
+        if refine is None:
+            raise ExperimentError(
+                f"experiment {experiment.letter}: axis.refine is predicted, but no predictor was given"
+            )
+        for case in experiment.cases:
+            for arm in experiment.arms:
+                values |= set(refine(experiment, case, arm))
+    return sorted(values)
+
+
+def points(
+    experiment: Experiment, preset: Preset, agent: Agent, *, values: Sequence[int]
+) -> dict[str, list[Point]]:
+    """Points by arm name. A point carries every key that identifies it and every field its arm declares."""
+    return {
+        arm.name: [_for_arm(experiment, arm, base) for base in _bases(experiment, preset, agent, values)]
+        for arm in arms_of(experiment, agent)
+    }
+
+
+def _bases(experiment: Experiment, preset: Preset, agent: Agent, values: Sequence[int]) -> Iterator[Point]:
+    for case in experiment.cases:
+        if preset.linears != "all" and case.linear not in preset.linears:
+            continue
+        n = case.n // experiment.attn_tp if case.split_n_by else case.n
+        for launch_mode in experiment.launch_modes:
+            shape = {"linear": case.linear, "k": case.k, "n": n, "launch_mode": launch_mode}
+            for value in values:
+                common = {"axis": experiment.axis.name, "axis_value": value, **shape}
+                if experiment.grouped is None:
+                    yield common | {"m": value, "m_executed": value} | _NOT_GROUPED
+                else:
+                    yield from (common | keys for keys in _grouped(experiment, preset, agent, value))
+
+
+_NOT_GROUPED: Point = {
+    "allocation_regime": None,
+    "allocated_rows": None,
+    "local_experts": None,
+    "group_list_type": None,
+    "group_shape": None,
+    "group_list": None,
+    "m_e": None,
+}
+
+
+def _grouped(experiment: Experiment, preset: Preset, agent: Agent, m_e: int) -> Iterator[Point]:
+    spec = experiment.grouped
+    assert spec is not None
+    experts = (preset.cpu_local_experts if agent == "cpu" else None) or spec.local_experts
+    for shape in spec.group_shapes:
+        if preset.group_shapes != "all" and shape not in preset.group_shapes:
+            continue
+        counts = group_list(shape, m_e, experts)
+        for regime in spec.allocation_regimes:
+            if preset.allocation_regimes != "all" and regime not in preset.allocation_regimes:
+                continue
+            rows = spec.padded_rows if regime == "padded" else sum(counts)
+            yield {
+                "m": sum(counts),
+                "m_executed": rows,
+                "allocation_regime": regime,
+                "allocated_rows": rows,
+                "local_experts": experts,
+                "group_list_type": spec.group_list_type,
+                "group_shape": shape,
+                "group_list": counts,
+                "m_e": m_e,
+            }
+
+
+def _for_arm(experiment: Experiment, arm: Arm, base: Point) -> Point:
+    return {
+        "point_id": point_id(experiment.letter, base),
+        **base,
+        "operation": arm.operation,
+        "dtype_x": arm.dtype_x,
+        "dtype_w": arm.dtype_w,
+        "dtype_out": arm.dtype_out,
+        "weight_format_requested": arm.weight_format,
+        "transposed_w": False,
+        "tuning_config": base["m_e"] if arm.tuning_config == "m_e" else None,
+    }

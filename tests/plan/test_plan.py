@@ -1,0 +1,122 @@
+"""A plan is deterministic, hashed by what it measures, and ordered so that drift cancels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.plan.experiment import Experiment, ExperimentError, load_experiments
+from tasks.plan.group_list import group_list
+from tasks.plan.order import abba, control_points
+from tasks.plan.plan import Plan, PlanError, Request, make_plan
+from tasks.plan.points import axis_values
+
+EXPERIMENTS = load_experiments(Path(__file__).parents[2] / "flows" / "experiments")
+QUICK = Request(preset="quick", agent="cpu", seed=7)
+
+
+def plan(letter: str, request: Request = QUICK) -> Plan:
+    return make_plan(EXPERIMENTS[letter], request)
+
+
+@pytest.mark.parametrize("letter", ["A", "B", "C", "D"])
+def test_the_same_request_gives_the_same_plan(letter: str) -> None:
+    assert plan(letter) == plan(letter)
+
+
+def test_the_plan_hash_ignores_seed_and_process_count_but_not_points() -> None:
+    usual = plan("B").plan_hash
+    assert plan("B", replace(QUICK, seed=8, processes=9)).plan_hash == usual
+    assert plan("B", replace(QUICK, axis="decode")).plan_hash != usual
+
+
+def test_presets_change_how_much_is_measured_and_points_keep_their_identity() -> None:
+    smoke, full = plan("B", replace(QUICK, preset="smoke")), plan("B", replace(QUICK, preset="full"))
+    ids = {p["point_id"] for p in full.points["standalone"]}
+    assert {p["point_id"] for p in smoke.points["standalone"]} < ids
+
+
+def test_another_number_of_local_experts_is_another_point() -> None:
+    cpu, npu = plan("D"), plan("D", replace(QUICK, agent="npu"))
+    assert {p["local_experts"] for p in cpu.points["int8"]} == {4}
+    assert {p["local_experts"] for p in npu.points["int8"]} == {16}
+    assert not {p["point_id"] for p in cpu.points["int8"]} & {p["point_id"] for p in npu.points["int8"]}
+
+
+def test_a_point_has_one_identity_in_all_arms() -> None:
+    made = plan("C")
+    assert [p["point_id"] for p in made.points["nz"]] == [p["point_id"] for p in made.points["nd"]]
+
+
+def test_the_hint_arm_runs_where_there_is_a_tiling_to_tune() -> None:
+    assert "int8_hint" not in plan("D").points
+    hinted = plan("D", replace(QUICK, agent="npu")).points["int8_hint"]
+    assert all(p["tuning_config"] == p["m_e"] for p in hinted)
+
+
+def test_the_group_list_never_exceeds_the_allocated_rows() -> None:
+    for p in plan("D", replace(QUICK, preset="full", agent="npu")).points["int8"]:
+        assert sum(p["group_list"]) == p["m"] <= p["allocated_rows"] == p["m_executed"]
+        assert p["allocated_rows"] == (9216 if p["allocation_regime"] == "padded" else p["m"])
+
+
+@given(st.integers(1, 300), st.integers(1, 64))
+def test_a_skewed_group_list_keeps_the_mean_and_leaves_a_quarter_empty(m_e: int, experts: int) -> None:
+    counts = group_list("skewed", m_e, experts)
+    assert sum(counts) == m_e * experts and len(counts) == experts
+    assert counts == sorted(counts, reverse=True)
+    assert counts[experts - experts // 4 :] == [0] * (experts // 4)
+
+
+@given(st.integers(1, 6), st.integers(1, 5))
+def test_over_two_blocks_every_arm_has_the_same_mean_position(arms: int, pairs: int) -> None:
+    order = [lane for _, lane in abba(list(range(arms)), 2 * pairs)]
+    positions = {arm: [i for i, lane in enumerate(order) if lane == arm] for arm in range(arms)}
+    assert len({sum(p) / len(p) for p in positions.values()}) == 1
+
+
+def test_control_points_are_five_percent_of_all_pairs() -> None:
+    ids = {"a": [f"{i:03d}" for i in range(60)], "b": [f"{i:03d}" for i in range(60)]}
+    chosen = control_points(ids, seed=1, arms=2)
+    assert {arm: len(c) for arm, c in chosen.items()} == {"a": 3, "b": 3}
+    assert control_points(ids, seed=2, arms=2) != chosen
+    assert control_points(ids, seed=1, arms=0) == {}
+
+
+def test_every_process_measures_all_points_of_its_arm_in_an_order_of_its_own() -> None:
+    main = [p for p in plan("B").processes if p.arm == "bf16" and p.role == "main"]
+    orders = [tuple(pt["point_id"] for pt in p.points) for p in main]
+    assert len(main) == 5 and len(set(orders)) == 5 and len({frozenset(o) for o in orders}) == 1
+
+
+def test_one_point_of_one_arm_can_be_planned_alone() -> None:
+    wanted = plan("B").points["bf16"][3]["point_id"]
+    alone = plan("B", replace(QUICK, point=wanted, arm="bf16"))
+    assert {arm: [p["point_id"] for p in pts] for arm, pts in alone.points.items()} == {"bf16": [wanted]}
+    assert alone.control == {}
+
+
+def test_a_request_that_leaves_nothing_says_what_there_is() -> None:
+    with pytest.raises(PlanError, match="known: standalone, tuple_input, bf16"):
+        plan("B", replace(QUICK, arm="fp8"))
+    with pytest.raises(PlanError, match="no preset 'slow'; known: smoke, quick, full"):
+        plan("B", replace(QUICK, preset="slow"))
+    with pytest.raises(PlanError, match="has no point"):
+        plan("B", replace(QUICK, point="0" * 16))
+    with pytest.raises(ExperimentError, match="no axis list 'rush'; known: decode, prefill"):
+        plan("B", replace(QUICK, axis="rush"))
+
+
+def test_a_refined_axis_adds_both_sides_of_every_predicted_boundary() -> None:
+    spec = EXPERIMENTS["B"].model_copy(
+        update={"axis": EXPERIMENTS["B"].axis.model_copy(update={"refine": "predicted"})}
+    )
+    assert isinstance(spec, Experiment)
+    values = axis_values(spec, spec.presets["full"], refine=lambda e, case, arm: [16, 17, 32])
+    assert values == [1, 2, 4, 8, 16, 17, 32, 64, 128]
+    with pytest.raises(ExperimentError, match="no predictor was given"):
+        axis_values(spec, spec.presets["full"])
