@@ -1,0 +1,173 @@
+"""Every setting of tilewatch, read from the environment and from one optional YAML file.
+
+Order of precedence: environment (``TILEWATCH_<NAME>``), then the file (``TILEWATCH_CONFIG``, or
+``config.yaml`` in the home folder), then the default.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from infra.errors import SettingsError
+
+PREFIX = "TILEWATCH_"
+
+
+def _default_home() -> Path:
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "tilewatch"
+
+
+def _default_lock_folder() -> Path:
+    system = Path("/run/lock")
+    folder = system if os.access(system, os.W_OK) else Path(tempfile.gettempdir())
+    return folder / "tilewatch"
+
+
+class Settings(BaseSettings):
+    """The settings. Secrets are ``SecretStr``: they print as stars wherever a settings object is printed."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, env_ignore_empty=True)
+
+    home: Path = Field(
+        default_factory=_default_home,
+        description="Folder of everything tilewatch keeps on this host: embedded store, spool, config.yaml",
+    )
+    s3_endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://[^/]+/?$",
+        description="Address of an S3-compatible store; without it the embedded store is started under home",
+    )
+    s3_bucket: str = Field(
+        "tilewatch",
+        pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$",
+        description="Bucket that holds the raw zone, the tables and the comparisons",
+    )
+    s3_access_key: SecretStr | None = Field(None, description="Access key of the external store")
+    s3_secret_key: SecretStr | None = Field(None, description="Secret key of the external store")
+    s3_region: str = Field("us-east-1", description="Region name sent to the store")
+    s3_checksum_mode: Literal["when_supported", "when_required"] = Field(
+        "when_supported",
+        description="When requests carry the SDK's own checksums; some stores accept only when_required",
+    )
+    measure_python: Path = Field(
+        default_factory=lambda: Path(sys.executable),
+        description="Interpreter (3.9 or newer, with numpy and torch) that runs the measuring program",
+    )
+    lock_folder: Path = Field(
+        default_factory=_default_lock_folder,
+        description="Folder of the device locks; one per host, shared by all its users",
+    )
+    spool: Path | None = Field(
+        None, description="Folder where captures stay until they are archived; default <home>/spool"
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "WARNING", description="Least severe log message that is shown"
+    )
+
+    @field_validator("home", "measure_python", "lock_folder", "spool")
+    @classmethod
+    def _absolute(cls, path: Path | None) -> Path | None:
+        return None if path is None else Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - keeps symlinks
+
+    @model_validator(mode="after")
+    def _external_store_is_complete(self) -> Self:
+        given = [self.s3_access_key is not None, self.s3_secret_key is not None]
+        if self.s3_endpoint is not None and not all(given):
+            raise ValueError("s3_endpoint needs s3_access_key and s3_secret_key beside it")
+        if self.s3_endpoint is None and any(given):
+            raise ValueError("s3_access_key and s3_secret_key belong to an s3_endpoint, which is not set")
+        return self
+
+    @property
+    def spool_folder(self) -> Path:
+        """Folder where captures stay until they are archived."""
+        return self.spool or self.home / "spool"
+
+    def prepare(self) -> None:
+        """Create the folders: home and spool for the user alone, the lock folder for every user of the host.
+
+        Raises SettingsError naming the setting whose folder cannot be made or written.
+        """
+        for name, folder, mode in (
+            ("home", self.home, 0o700),
+            ("spool", self.spool_folder, 0o700),
+            ("lock_folder", self.lock_folder, 0o1777),
+        ):
+            try:
+                if not folder.is_dir():
+                    folder.mkdir(parents=True, exist_ok=True)
+                    folder.chmod(mode)
+                writable = os.access(folder, os.W_OK)
+            except OSError as error:
+                raise SettingsError(f"{name}: {folder} cannot be created: {error.strerror}") from error
+            if not writable:
+                raise SettingsError(
+                    f"{name}: {folder} is not writable", f"Set {PREFIX}{name.upper()} to another folder"
+                )
+
+
+def load_settings() -> Settings:
+    """Read the settings of this process. Raises SettingsError: one sentence naming file, key and remedy."""
+    path = _config_file()
+    values = _read_config(path) if path is not None else {}
+    try:
+        return Settings(**{key: value for key, value in values.items() if not _in_environment(key)})
+    except ValidationError as error:
+        raise _explained(error, path) from None
+
+
+def _config_file() -> Path | None:
+    if named := os.environ.get(PREFIX + "CONFIG"):
+        path = Path(named).expanduser()
+        if not path.is_file():
+            raise SettingsError(
+                f"{PREFIX}CONFIG names {path}, which is not a file", "Create it or unset the variable"
+            )
+        return path
+    path = Path(os.environ.get(PREFIX + "HOME") or _default_home()).expanduser() / "config.yaml"
+    return path if path.is_file() else None
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "malformed"
+        raise SettingsError(f"{path}{line} is not YAML: {problem}") from error
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise SettingsError(f"{path} must hold 'key: value' lines, not a {type(values).__name__}")
+    if unknown := sorted(str(key) for key in values if key not in Settings.model_fields):
+        allowed = ", ".join(Settings.model_fields)
+        raise SettingsError(f"{path}: unknown setting {', '.join(unknown)}", f"Allowed are: {allowed}")
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _in_environment(key: str) -> bool:
+    return any(name.upper() == PREFIX + key.upper() and value for name, value in os.environ.items())
+
+
+def _explained(error: ValidationError, path: Path | None) -> SettingsError:
+    """One sentence from pydantic's first finding, without the value: it could be a secret."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    problem = first["msg"].removeprefix("Value error, ")
+    if not first["loc"]:
+        return SettingsError(f"settings do not fit together: {problem}", f"See {path or 'the environment'}")
+    key = str(first["loc"][0])
+    origin = f"{PREFIX}{key.upper()}" if path is None or _in_environment(key) else f"{path}: {key}"
+    field = Settings.model_fields[key]
+    return SettingsError(f"{origin}: {problem}", str(field.description))
