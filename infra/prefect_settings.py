@@ -1,0 +1,44 @@
+"""The Prefect settings that tilewatch needs, in one place.
+
+Each was found necessary by test: the defaults lose concurrency slots when the server restarts, stall on SQLite,
+send analytics, or leave dead flow runs in Running. ``apply`` must run before Prefect is first imported.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ALWAYS: dict[str, str] = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "PREFECT_SERVER_API_HOST": "127.0.0.1",
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "50",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    "PREFECT_WORKER_QUERY_SECONDS": "2",
+    "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",
+}
+"""Set unless the environment already says otherwise."""
+
+EPHEMERAL: dict[str, str] = {
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "90",
+    "PREFECT_LOGGING_LEVEL": "WARNING",
+    "PREFECT_LOGGING_TO_API_ENABLED": "false",
+}
+"""Added where no server is configured and the flow runs on Prefect's ephemeral API."""
+
+
+def apply(home: Path) -> None:
+    """Put the settings into the environment; Prefect keeps its database and profiles under ``home/prefect``."""
+    for name, value in ALWAYS.items():
+        os.environ.setdefault(name, value)
+    folder = home / "prefect"
+    folder.mkdir(parents=True, exist_ok=True)  # Prefect creates one level only
+    os.environ.setdefault("PREFECT_HOME", str(folder))
+    if "PREFECT_API_URL" not in os.environ:
+        for name, value in EPHEMERAL.items():
+            os.environ.setdefault(name, value)
