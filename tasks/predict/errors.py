@@ -1,0 +1,16 @@
+"""What a prediction can refuse, as one error with the field and the rule it broke."""
+
+from __future__ import annotations
+
+
+class PredictError(ValueError):
+    """A call, platform or version that cannot be predicted. The message names the field and the rule."""
+
+    def __init__(self, field: str, rule: str) -> None:
+        super().__init__(f"{field}: {rule}")
+        self.field = field
+        self.rule = rule
+
+
+class OutOfScope(PredictError):
+    """A legal call whose host rules are not restated here; the rule says what is covered instead."""

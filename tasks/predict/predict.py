@@ -1,0 +1,39 @@
+"""The entry: one operator call, or one axis of it, to the branch of its operator and architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tasks.predict import dynamic_quant_dav_2201, dynamic_quant_dav_3510
+from tasks.predict.calls import DynamicQuantCall, OperatorCall, points
+from tasks.predict.environment import DAV_2201, DAV_3510, CannVersion, Platform
+from tasks.predict.errors import OutOfScope
+from tasks.predict.integers import IntArray, ints
+from tasks.predict.records import Decisions, TilingRecord, record
+
+Branch = Callable[[Any, Any, Platform, CannVersion], Decisions]
+
+BRANCHES: dict[tuple[type[OperatorCall], str], Branch] = {
+    (DynamicQuantCall, DAV_2201): dynamic_quant_dav_2201.tile,
+    (DynamicQuantCall, DAV_3510): dynamic_quant_dav_3510.tile,
+}
+
+
+def predict_axis(
+    call: OperatorCall, axis: str, values: IntArray, platform: Platform, cann: CannVersion
+) -> Decisions:
+    """Tiling of ``call`` with ``axis`` at each of ``values``.
+
+    Raises PredictError for a value that breaks a rule, OutOfScope where no rules are restated.
+    """
+    branch = BRANCHES.get((type(call), platform.npu_arch))
+    if branch is None:
+        where = f"NpuArch {platform.npu_arch} ({platform.name})"
+        raise OutOfScope("soc", f"{call.operation} is not restated for {where}")
+    return branch(call, points(call, axis, values), platform, cann)
+
+
+def predict(call: OperatorCall, platform: Platform, cann: CannVersion) -> TilingRecord:
+    """Tiling of one call, with the branch taken and the rule that decided it."""
+    return record(call.op_type, predict_axis(call, "m", ints([call.m]), platform, cann))
