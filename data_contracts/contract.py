@@ -10,7 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import yaml
-from open_data_contract_standard.model import OpenDataContractStandard, SchemaObject, SchemaProperty
+from open_data_contract_standard.model import (
+    DataQuality,
+    OpenDataContractStandard,
+    SchemaObject,
+    SchemaProperty,
+)
 
 from data_contracts import arrow_types
 
@@ -80,10 +85,12 @@ def contract(table: str) -> Contract:
 
 
 def load(path: Path) -> Contract:
-    """Read one contract file. The standard's own model refuses unknown keys; every failure names the file."""
+    """Read one contract file. Unknown keys are refused at every level; every failure names the file."""
     try:
-        document = OpenDataContractStandard.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = OpenDataContractStandard.model_validate(raw)
         (table,) = document.schema_ or []
+        _refuse_unknown_keys(path, raw["schema"][0])
         columns = tuple(_column(p) for p in table.properties or [])
         rules = tuple(_rule(path, q.model_dump()) for q in table.quality or [])
     except (ValueError, yaml.YAMLError) as error:
@@ -171,6 +178,18 @@ def _column(prop: SchemaProperty) -> Column:
         unit=units[0] if units else None,
         description=str(prop.description),
     )
+
+
+def _refuse_unknown_keys(path: Path, table: dict[str, Any]) -> None:
+    """The standard's model forbids unknown keys at the top only; a misspelt key below would be lost."""
+    levels = [(SchemaObject, table)]
+    levels += [(SchemaProperty, p) for p in table.get("properties", [])]
+    levels += [(DataQuality, q) for q in table.get("quality", [])]
+    for model, body in levels:
+        known = {field.alias or name for name, field in model.model_fields.items()}
+        if unknown := sorted(set(body) - known):
+            where = body.get("name") or body.get("description") or path.stem
+            raise ContractError(f"{path.name}: {where}: unknown key {', '.join(unknown)}")
 
 
 def _rule(path: Path, quality: dict[str, Any]) -> dict[str, Any]:

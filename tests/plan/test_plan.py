@@ -14,6 +14,7 @@ from tasks.plan.group_list import group_list
 from tasks.plan.order import abba, control_points
 from tasks.plan.plan import Plan, PlanError, Request, make_plan
 from tasks.plan.points import axis_values
+from tasks.plan.run_document import RunDocument, RunDocumentError, read_run_document
 
 EXPERIMENTS = load_experiments(Path(__file__).parents[2] / "flows" / "experiments")
 QUICK = Request(preset="quick", agent="cpu", seed=7)
@@ -120,3 +121,28 @@ def test_a_refined_axis_adds_both_sides_of_every_predicted_boundary() -> None:
     assert values == [1, 2, 4, 8, 16, 17, 32, 64, 128]
     with pytest.raises(ExperimentError, match="no predictor was given"):
         axis_values(spec, spec.presets["full"])
+
+
+def test_a_run_document_survives_its_json() -> None:
+    document = RunDocument(
+        run_id="01J",
+        started_ns=1,
+        command="tilewatch run B",
+        agent="cpu",
+        evidence="measured",
+        preset="smoke",
+        seed=7,
+        build="x",
+        build_id="y",
+        components={"torch": "2.13.0"},
+        host="h",
+        device="d",
+        device_class="c",
+        method={"method_version": 1},
+        method_hash="m",
+        plans={"B": plan("B"), "D": plan("D")},
+    )
+    again = read_run_document(document.to_json())
+    assert again == document and again.to_json() == document.to_json()
+    with pytest.raises(RunDocumentError, match="spool/run.json: not a run document"):
+        read_run_document(b"{", "spool/run.json")

@@ -1,0 +1,85 @@
+"""The document of one run: what was asked, on which build and device, and the plan of every experiment.
+
+Written once at the start of a run, into the local spool and beside the raw captures, so that a run can be
+resumed and every table rebuilt from raw.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.plan.plan import Plan, Process
+
+SCHEMA_VERSION = 1
+
+
+class RunDocumentError(ValueError):
+    """A run document that cannot be read; the message names the file."""
+
+
+@dataclass(frozen=True)
+class RunDocument:
+    """Everything that stays the same for all processes of a run. Times are Unix ns."""
+
+    run_id: str
+    started_ns: int
+    command: str
+    agent: str
+    evidence: str
+    preset: str
+    seed: int
+    build: str
+    build_id: str
+    components: Mapping[str, str]
+    host: str
+    device: str
+    device_class: str
+    method: Mapping[str, Any]
+    method_hash: str
+    plans: Mapping[str, Plan]
+
+    @property
+    def method_version(self) -> int:
+        """METHOD_VERSION of the measuring program."""
+        return int(self.method["method_version"])
+
+    def point_command(self, experiment: str, arm: str, point_id: str) -> str:
+        """The command that measures one point of one arm again."""
+        return (
+            f"tilewatch run {experiment} --preset {self.preset} --agent {self.agent} "
+            f"--point {point_id} --arm {arm}"
+        )
+
+    def to_json(self) -> bytes:
+        """The document as JSON, the same bytes for the same document."""
+        body = {"schema_version": SCHEMA_VERSION, **asdict(self)}
+        return json.dumps(body, sort_keys=True, ensure_ascii=False, indent=1).encode() + b"\n"
+
+
+def read_run_document(data: bytes, name: str | Path = "run.json") -> RunDocument:
+    """Inverse of ``RunDocument.to_json``. Raises RunDocumentError naming ``name``."""
+    try:
+        body = json.loads(data)
+        if body.pop("schema_version") != SCHEMA_VERSION:
+            raise RunDocumentError(f"{name}: schema_version is not {SCHEMA_VERSION}")
+        plans = {letter: _plan(raw) for letter, raw in body.pop("plans").items()}
+        return RunDocument(plans=plans, **body)
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise RunDocumentError(f"{name}: not a run document: {error}") from error
+
+
+def _plan(raw: dict[str, Any]) -> Plan:
+    return Plan(
+        **{
+            **raw,
+            "points": {arm: tuple(points) for arm, points in raw["points"].items()},
+            "control": {arm: tuple(ids) for arm, ids in raw["control"].items()},
+            "processes": tuple(
+                Process(**{**process, "points": tuple(process["points"])}) for process in raw["processes"]
+            ),
+        }
+    )
