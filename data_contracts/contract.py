@@ -16,6 +16,7 @@ from open_data_contract_standard.model import (
     SchemaObject,
     SchemaProperty,
 )
+from pydantic import BaseModel
 
 from data_contracts import arrow_types
 
@@ -182,7 +183,7 @@ def _column(prop: SchemaProperty) -> Column:
 
 def _refuse_unknown_keys(path: Path, table: dict[str, Any]) -> None:
     """The standard's model forbids unknown keys at the top only; a misspelt key below would be lost."""
-    levels = [(SchemaObject, table)]
+    levels: list[tuple[type[BaseModel], dict[str, Any]]] = [(SchemaObject, table)]
     levels += [(SchemaProperty, p) for p in table.get("properties", [])]
     levels += [(DataQuality, q) for q in table.get("quality", [])]
     for model, body in levels:
