@@ -1,0 +1,95 @@
+"""From samples to process values: the median of one process at one point, the unit of every statistic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tasks.analyse.tables import AnalysisError, sql
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+KEY = ("experiment", "arm", "point_id")
+
+_VALUES = """
+SELECT s.run_id, s.experiment, s.arm, s.role, s.point_id, s.capture_id, s.process_index,
+       c.block, c.lease_id, c.device, s.value_ns, s.sample_count, s.null_reason
+FROM (
+    SELECT run_id, experiment, arm, role, point_id, capture_id, process_index,
+           median(duration_ns) FILTER (WHERE NOT warm_up AND NOT discarded) AS value_ns,
+           count(duration_ns) FILTER (WHERE NOT warm_up AND NOT discarded) AS sample_count,
+           max(null_reason) AS null_reason
+    FROM samples GROUP BY ALL
+) s JOIN captures c USING (capture_id)
+WHERE c.kind IN ('timing', 'ingested')
+ORDER BY s.experiment, s.arm, s.role, s.point_id, s.value_ns, s.capture_id
+"""
+
+
+def process_values(samples: pa.Table, captures: pa.Table) -> pa.Table:
+    """One row per (run, experiment, arm, role, point, capture), sorted by point and then by value.
+
+    ``value_ns`` is the median of the kept samples (no warm-up, not discarded, duration present), null where
+    none is kept; ``null_reason`` then says why, where the samples do. ``block``, ``lease_id`` and ``device``
+    come from the capture. Processes of kind tiling and counters time nothing and are left out. Raises
+    AnalysisError for samples whose capture is not in ``captures``.
+    """
+    lost = sql(
+        "SELECT DISTINCT capture_id FROM samples ANTI JOIN captures USING (capture_id) ORDER BY 1 LIMIT 5",
+        {"samples": samples.select(["capture_id"]), "captures": captures.select(["capture_id"])},
+    )
+    if lost.num_rows:
+        raise AnalysisError(f"samples of unknown captures: {', '.join(lost['capture_id'].to_pylist())}")
+    wanted = ["capture_id", "kind", "block", "lease_id", "device"]
+    return sql(_VALUES, {"samples": samples, "captures": captures.select(wanted)})
+
+
+@dataclass(frozen=True)
+class PointStatistics:
+    """Per point: ``keys`` (KEY columns) and, aligned with its rows, the statistics of its processes."""
+
+    keys: pa.Table
+    processes: Integers
+    """Processes with a value."""
+    mean_log: Floats
+    """Mean of ln(value in ns)."""
+    variance_log: Floats
+    """Sample variance of ln(value); NaN under two processes."""
+    median_ns: Floats
+    """Point value: median over the process values."""
+
+
+def point_statistics(values: pa.Table) -> PointStatistics:
+    """Statistics per (experiment, arm, point) of sorted process values; points without any are left out."""
+    values = values.filter(values["value_ns"].is_valid())
+    data = values["value_ns"].to_numpy().astype(np.float64)
+    starts = _starts(values)
+    counts = np.diff(np.append(starts, len(data)))
+    logs = np.log(data)
+    sums = np.add.reduceat(logs, starts) if len(starts) else np.zeros(0)
+    means = sums / counts
+    squares = (logs - np.repeat(means, counts)) ** 2
+    total = np.add.reduceat(squares, starts) if len(starts) else np.zeros(0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        variances = np.where(counts > 1, total / (counts - 1), np.nan)
+    middle_low = starts + (counts - 1) // 2
+    middle_high = starts + counts // 2
+    medians = (data[middle_low] + data[middle_high]) / 2
+    keys = values.select(list(KEY)).take(pa.array(starts))
+    return PointStatistics(keys, counts.astype(np.int64), means, variances, medians)
+
+
+def _starts(values: pa.Table) -> Integers:
+    """First row of each point in a table sorted by point."""
+    if not values.num_rows:
+        return np.zeros(0, dtype=np.int64)
+    changed = np.zeros(values.num_rows, dtype=bool)
+    changed[0] = True
+    for name in KEY:
+        codes = values[name].combine_chunks().dictionary_encode().indices.to_numpy()
+        changed[1:] |= codes[1:] != codes[:-1]
+    return np.flatnonzero(changed).astype(np.int64)
