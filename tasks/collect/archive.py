@@ -53,7 +53,7 @@ def archive_capture(folder: Path, store: ObjectStore, prefix: str = RAW) -> Capt
 
 
 def list_captures(store: ObjectStore, prefix: str = RAW) -> Iterator[str]:
-    """Prefixes of all complete captures under ``prefix``, sorted; ``prefix`` may be any folder of the raw zone."""
+    """Prefixes of all complete captures, sorted; ``prefix`` is the raw zone or a folder in it."""
     for item in store.list(f"{prefix}/"):
         parts = item.key.split("/")
         # raw / experiment / build / capture / manifest.json: deeper ones belong to a capture's own files

@@ -15,7 +15,7 @@ BLOCK_BYTES = 2**20
 
 
 def fetch_capture(store: ObjectStore, capture_prefix: str, target_folder: Path) -> Manifest:
-    """Download the capture at ``capture_prefix`` into ``target_folder``, which appears complete or not at all.
+    """Download a capture into ``target_folder``, which appears complete or not at all.
 
     A folder that holds the same capture is left as it is. Raises CaptureError where any file differs from
     the manifest, or the manifest from the name of the capture.

@@ -61,7 +61,7 @@ def parse_manifest(content: bytes, where: str) -> Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a capture folder. Raises CaptureError where there is none: the capture is incomplete."""
+    """The manifest of a capture folder. Raises CaptureError where there is none: it is incomplete."""
     try:
         content = (folder / NAME).read_bytes()
     except FileNotFoundError:
@@ -78,13 +78,12 @@ def verify(folder: Path, manifest: Manifest) -> None:
         found = _described(folder, path)
         if found != file:
             raise CaptureError(
-                f"{path}: differs from its manifest ({found.size_bytes} bytes there, {file.size_bytes} listed)"
+                f"{path}: {found.size_bytes} bytes differ from the {file.size_bytes} of its manifest"
             )
     listed = {file.path for file in manifest.files}
-    if unlisted := sorted(p.relative_to(folder).as_posix() for p in _plain_files(folder)):
-        extra = [path for path in unlisted if path not in listed]
-        if extra:
-            raise CaptureError(f"{folder / extra[0]}: not in the manifest, so it would be lost")
+    present = {path.relative_to(folder).as_posix() for path in _plain_files(folder)}
+    if extra := sorted(present - listed):
+        raise CaptureError(f"{folder / extra[0]}: not in the manifest, so it would be lost")
 
 
 def write_manifest(folder: Path) -> Manifest:
