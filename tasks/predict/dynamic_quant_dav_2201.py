@@ -29,7 +29,7 @@ GROUP_INDEX_BYTES = 4
 OUTCOMES = (
     Outcome(
         "special_last_dim",
-        "K is 4096, 5120 or 10240 and 4 ≤ M ≤ 384: rows go in lots of min(⌊16384/K⌋, M), cores = ⌈lots/⌈lots/V⌉⌉",
+        "K in (4096, 5120, 10240) and 4 ≤ M ≤ 384: lots of min(⌊16384/K⌋, M) rows, cores = ⌈lots/⌈lots/V⌉⌉",
         "special_last_dim",
     ),
     Outcome(

@@ -13,6 +13,7 @@ from tasks.predict.environment import CannVersion, Platform
 from tasks.predict.errors import OutOfScope
 from tasks.predict.integers import IntArray, align_down, align_up, ceil_div, ints, where
 from tasks.predict.records import Decisions, Outcome
+from tasks.predict.tiling_keys import KeyLayout
 
 WORKSPACE_BYTES = 16777216
 RESERVED_UB_BYTES = 1024
@@ -97,7 +98,7 @@ def _rows(call: DynamicQuantCall, at: Points, platform: Platform, outcome: IntAr
 
 def _split_rows(at: Points, platform: Platform) -> dict[str, IntArray]:
     """One row over several cores; the host re-uses the row fields for slices of a row."""
-    per_row = np.maximum(2, platform.vector_cores // at.m)
+    per_row = ints(np.maximum(2, platform.vector_cores // at.m))
     head, tail = ceil_div(at.k, per_row), at.k // per_row
     return {
         "coreNum": per_row * at.m,
@@ -125,8 +126,16 @@ def _inner_loop(
     }
 
 
+def key_layout(cann: CannVersion) -> KeyLayout:
+    """The tiling key of this operator; CANN 8.5.0 gives quantMode three bits, later ones four."""
+    mode = ("quantMode", cann.dynamic_quant_mode_bits)
+    return KeyLayout(("useDb", 1), mode, ("hasSmooth", 1), ("isSymmetrical", 1))
+
+
 def _tiling_key(call: DynamicQuantCall, cann: CannVersion, outcome: IntArray) -> IntArray:
-    """useDb, quantMode, hasSmooth, isSymmetrical from the lowest bit; CANN 8.5.0 gives quantMode 3 bits."""
-    smooth_bit = 1 + cann.dynamic_quant_mode_bits
-    key = ints(USES_DOUBLE_BUFFER)[outcome] | ints(QUANT_MODE)[outcome] << 1
-    return key | int(call.smooth) << smooth_bit | int(not call.asymmetric) << (smooth_bit + 1)
+    return key_layout(cann).compose(
+        useDb=ints(USES_DOUBLE_BUFFER)[outcome],
+        quantMode=ints(QUANT_MODE)[outcome],
+        hasSmooth=call.smooth,
+        isSymmetrical=not call.asymmetric,
+    )

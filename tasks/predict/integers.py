@@ -15,7 +15,7 @@ UNSET = int(np.iinfo(np.int64).min)
 """Marks a field the host code leaves unwritten: it may hold the value of an earlier call."""
 
 
-def ints(value: int | Sequence[int] | IntArray) -> IntArray:
+def ints(value: int | Sequence[int] | IntArray | BoolArray) -> IntArray:
     """``value`` as an int64 array of any shape."""
     return np.asarray(value, dtype=np.int64)
 
@@ -38,3 +38,8 @@ def align_down(value: int | IntArray, unit: int | IntArray) -> IntArray:
 def where(condition: BoolArray, yes: int | IntArray, no: int | IntArray) -> IntArray:
     """``numpy.where`` that stays int64."""
     return np.where(condition, ints(yes), ints(no)).astype(np.int64, copy=False)
+
+
+def mask(value: bool | np.bool_ | BoolArray, count: int) -> BoolArray:
+    """``value`` as a bool array of ``count`` points."""
+    return np.broadcast_to(np.asarray(value, dtype=np.bool_), (count,))

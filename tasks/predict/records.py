@@ -35,7 +35,7 @@ class Decisions:
     """Predictions at P points, as arrays of length P.
 
     ``columns``: contract columns, UNSET where null. ``fields``: tiling data by CANN's own names, UNSET where
-    the host code writes nothing. ``outcome`` indexes ``outcomes``. ``compared``: the arrays that make a boundary
+    the host code writes nothing. ``outcome`` indexes ``outcomes``. ``compared``: arrays that make a boundary
     when they change, besides the columns and the outcome; fields that only restate the shape are left out.
     """
 
