@@ -1,0 +1,99 @@
+"""One Delta table: opened, created, evolved and committed to, with conflicts retried."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+
+from data_contracts import contract
+from infra.errors import TableError
+
+# Compared tables are evidence: neither their history nor their files may expire.
+RETENTION = {
+    "delta.logRetentionDuration": "interval 3650 days",
+    "delta.deletedFileRetentionDuration": "interval 3650 days",
+    "delta.enableExpiredLogCleanup": "false",
+}
+COMMIT_ATTEMPTS = 40
+LONGEST_PAUSE_S = 1.0
+
+T = TypeVar("T")
+
+
+def open_table(uri: str, options: dict[str, str]) -> DeltaTable | None:
+    """The table as it is now, None where nothing was ever written."""
+    try:
+        return DeltaTable(uri, storage_options=options)
+    except TableNotFoundError:
+        return None
+
+
+def replace(table: str, uri: str, options: dict[str, str], data: pa.Table, predicate: str) -> int:
+    """Put ``data`` in the place of the rows that match ``predicate``, in one commit; returns its version.
+
+    delta-rs refuses the commit where another one added rows that match meanwhile, so that two writers of
+    the same scope cannot both add it; the loser opens the table anew and replaces what the winner wrote.
+    """
+    properties = CommitProperties(custom_metadata={"contract_version": contract(table).version})
+
+    def attempt() -> int:
+        target = _for_writing(table, uri, options)
+        if predicate:
+            write_deltalake(target, data, mode="overwrite", predicate=predicate, commit_properties=properties)
+        else:
+            write_deltalake(target, data, mode="append", commit_properties=properties)
+        return int(target.version())
+
+    return retried(table, attempt)
+
+
+def retried(table: str, attempt: Callable[[], T]) -> T:
+    """Run ``attempt`` until no other writer is in its way. Raises TableError when that never ends."""
+    for number in range(COMMIT_ATTEMPTS):
+        try:
+            return attempt()
+        except CommitFailedError:
+            time.sleep(random.uniform(0, min(LONGEST_PAUSE_S, 0.02 * 2**number)))
+    raise TableError(
+        f"table {table}: other writers kept committing first, {COMMIT_ATTEMPTS} times", "Run it again"
+    )
+
+
+def missing_fields(table: str, present: pa.Schema) -> list[pa.Field]:
+    """Columns that the contract gained since the table was written."""
+    return [field for field in contract(table).schema if field.name not in present.names]
+
+
+def _for_writing(table: str, uri: str, options: dict[str, str]) -> DeltaTable:
+    """The table, created or brought to the present contract. The one place where a schema evolves."""
+    spec = contract(table)
+    found = open_table(uri, options)
+    if found is None:
+        return DeltaTable.create(
+            uri,
+            schema=spec.schema,
+            partition_by=[spec.partition] if spec.partition else None,
+            name=spec.name,
+            description=spec.purpose,
+            configuration=RETENTION,
+            storage_options=options,
+        )
+    if gained := missing_fields(table, _arrow_schema(found)):
+        if required := [field.name for field in gained if not field.nullable]:
+            raise TableError(
+                f"table {table} was written before the required column {required[0]} existed",
+                "Delete the table's rows and rebuild them from raw",
+            )
+        found.alter.add_columns(list(Schema.from_arrow(pa.schema(gained)).fields))
+        return DeltaTable(uri, storage_options=options)
+    return found
+
+
+def _arrow_schema(table: DeltaTable) -> Any:
+    return pa.schema(table.schema().to_arrow())

@@ -1,0 +1,99 @@
+"""Which rows a write replaces.
+
+A write states everything there is to say about a *scope*: a capture, a run, a comparison. The rows that the
+table holds of that scope and the new rows change places in one commit. So a retried write, a resumed run or a
+second analysis leaves each row exactly once, and a row that is no longer true (a cliff that a new version no
+longer sees) goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from data_contracts import contract
+from infra.errors import TableError
+
+# A comparison is written whole, whatever the keys of its rows.
+_SCOPES = {"comparisons": ("comparison_id", "version")}
+
+
+def scope_of(table: str) -> tuple[str, ...]:
+    """Columns whose values name a scope of ``table``: the capture, else the run, else the contract's key."""
+    spec = contract(table)
+    if table in _SCOPES:
+        return _SCOPES[table]
+    for column in ("capture_id", "run_id"):
+        if any(c.name == column for c in spec.columns):
+            return (column,)
+    return spec.key
+
+
+def predicate(table: str, data: pa.Table, scope: Sequence[str], emptied: Mapping[str, Iterable[str]]) -> str:
+    """SQL condition for the rows that ``data`` replaces; empty where there are none to replace.
+
+    A row whose scope is null (a check over no capture) is replaced by its key instead. ``emptied`` names
+    scopes that are replaced even though ``data`` may have no row of them.
+    """
+    scoped = pc.is_valid(data[scope[0]])
+    for column in scope[1:]:
+        scoped = pc.and_(scoped, pc.is_valid(data[column]))
+    loose = data.filter(pc.invert(scoped))
+    terms = _terms(data.filter(scoped), scope) + _terms(loose, contract(table).key)
+    for column, values in emptied.items():
+        if unmentioned := sorted(set(values) - set(pc.unique(data[column]).to_pylist())):
+            terms.append(_among(column, unmentioned))
+    return " OR ".join(f"({term})" for term in terms)
+
+
+def refuse_duplicates(table: str, data: pa.Table) -> None:
+    """Raise TableError where ``data`` holds a contract key twice: one of the rows would be a lie."""
+    key = list(contract(table).key)
+    counted = data.group_by(key).aggregate([([], "count_all")])
+    twice = counted.filter(pc.greater(counted["count_all"], 1))
+    if twice.num_rows:
+        row = twice.slice(0, 1).to_pylist()[0]
+        count = row.pop("count_all")
+        named = ", ".join(f"{name}={value}" for name, value in row.items())
+        raise TableError(
+            f"table {table}: {twice.num_rows} keys occur twice or more; {named} occurs {count} times"
+        )
+
+
+def equals(column: str, value: object) -> str:
+    """SQL condition ``column = value``."""
+    return f"{column} = {_literal(value)}"
+
+
+def _terms(rows: pa.Table, columns: Sequence[str]) -> list[str]:
+    """Conditions that match exactly the tuples of ``columns`` in ``rows``.
+
+    The last column is folded into one list per tuple of the others; ``run_id``, which a capture determines,
+    goes along, because files tell their range of runs and need not be opened then.
+    """
+    if not rows.num_rows:
+        return []
+    *leading, last = columns
+    if last == "capture_id" and rows["run_id"].null_count == 0:
+        leading = ["run_id"]
+    if not leading:
+        return [_among(last, pc.unique(rows[last]).to_pylist())]
+    groups = rows.group_by(leading).aggregate([(last, "distinct")])
+    return [
+        " AND ".join(
+            [*(equals(column, group[column]) for column in leading), _among(last, group[f"{last}_distinct"])]
+        )
+        for group in groups.to_pylist()
+    ]
+
+
+def _among(column: str, values: Iterable[object]) -> str:
+    return f"{column} IN ({', '.join(_literal(value) for value in values)})"
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, bool | int):
+        return str(value).lower()
+    return "'" + str(value).replace("'", "''") + "'"

@@ -1,0 +1,194 @@
+"""All tables of one store: written by scope, read as Arrow, pandas or SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyarrow import fs
+from pyarrow.parquet import filters_to_expression
+
+from data_contracts import conform, contract, schema, table_names
+from infra.errors import NoSpaceError, TableError
+from infra.objects import Endpoint, ObjectStore
+from infra.objects.failures import check_space
+from infra.tables import delta, query, scope
+
+PREFIX = "tables"
+Filters = Sequence[tuple[str, str, Any]]
+
+
+class TableStore:
+    """The tables under ``tables/`` of a store, or in a local folder."""
+
+    def __init__(self, where: Endpoint | Path) -> None:
+        self._where = where
+        self._options = where.delta_options() if isinstance(where, Endpoint) else {}
+
+    def write(
+        self,
+        table: str,
+        data: pa.Table,
+        replace_keys: Sequence[str] | None = None,
+        emptied: Mapping[str, Iterable[str]] | None = None,
+    ) -> int | None:
+        """Replace, in one commit, the rows of every scope that ``data`` speaks of; returns the new version.
+
+        ``replace_keys`` overrides the table's scope columns (see ``infra.tables.scope``); ``emptied`` names
+        further scopes, for example ``{"run_id": [run]}``, whose old rows go even where ``data`` has no new
+        ones. None where there was nothing to write. Raises ContractError, TableError or StoreError.
+        """
+        rows = conform(table, data)
+        scope.refuse_duplicates(table, rows)
+        condition = scope.predicate(table, rows, replace_keys or scope.scope_of(table), emptied or {})
+        if not rows.num_rows and (not condition or self._open(table) is None):
+            return None
+        with self._explained(f"write table {table}"):
+            return delta.replace(table, self._uri(table), self._options, rows, condition)
+
+    def write_run(self, tables: Mapping[str, pa.Table]) -> dict[str, int]:
+        """One commit per table, ``runs`` last: who sees a run there sees all of it. Versions by table.
+
+        The captures in ``captures`` and the runs in ``runs`` are complete in what is given: where another
+        given table has no rows of one of them, the rows it had before go.
+        """
+        known = {
+            column: tables[table][column].to_pylist()
+            for table, column in (("captures", "capture_id"), ("runs", "run_id"))
+            if table in tables
+        }
+        versions = {}
+        for table in sorted(tables, key=lambda name: (name == "runs", name)):
+            columns = scope.scope_of(table)
+            gone = {column: values for column, values in known.items() if columns == (column,)}
+            version = self.write(table, tables[table], emptied=gone)
+            if version is not None:
+                versions[table] = version
+        return versions
+
+    def scan(
+        self, table: str, filters: Filters | None = None, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Rows of ``table`` in the present contract's shape; ``filters`` are ``(column, operator, value)``.
+
+        Columns that older rows did not have are null. An empty table where nothing was written yet.
+        """
+        schema(table)
+        with self._explained(f"read table {table}"):
+            condition = filters_to_expression(list(filters)) if filters else None
+            rows = conform(table, self._dataset(table).to_table(filter=condition))
+        return rows.select(list(columns)) if columns else rows
+
+    def load(self, table: str, build: str | None = None, run_id: str | None = None) -> pd.DataFrame:
+        """Rows of ``table`` as pandas; integers that may be missing stay integers (``Int64``)."""
+        wanted = {"build": build, "run_id": run_id}
+        rows = self.scan(table, [(name, "==", value) for name, value in wanted.items() if value is not None])
+        return _to_pandas(rows)
+
+    def query(self, sql: str) -> pa.Table:
+        """Answer of one SQL statement over all tables; a table without data is there and empty.
+
+        Raises QueryError with DuckDB's message.
+        """
+        with self._explained("run the query"):
+            names = query.named_tables(sql, table_names())
+            return query.run(sql, {name: self._dataset(name) for name in names})
+
+    def delete(self, table: str, run_id: str | None = None, capture_id: str | None = None) -> int:
+        """Delete the rows of a run or a capture, to rebuild them from raw; returns how many."""
+        wanted = {"run_id": run_id, "capture_id": capture_id}
+        terms = [scope.equals(name, value) for name, value in wanted.items() if value is not None]
+        if not terms:
+            raise TableError(f"table {table}: say which run or capture to delete")
+        if self._open(table) is None:
+            return 0
+
+        def attempt() -> int:
+            return int(self._require(table).delete(" AND ".join(terms))["num_deleted_rows"])
+
+        with self._explained(f"delete from table {table}"):
+            return delta.retried(table, attempt)
+
+    def compact(self, tables: Iterable[str] | None = None) -> None:
+        """Merge the small files of each table: readers get ten times faster. No version is lost."""
+        for table in tables if tables is not None else table_names():
+            if self._open(table) is not None:
+                with self._explained(f"compact table {table}"):
+                    delta.retried(table, partial(self._compact, table))
+
+    def history(self, table: str) -> list[dict[str, Any]]:
+        """Commits of ``table``, newest first: version, timestamp, operation, contract version."""
+        found = self._open(table)
+        return [] if found is None else list(found.history())
+
+    def uri(self, table: str) -> str:
+        """Address of ``table`` for other Delta readers (Polars, Spark, Trino)."""
+        contract(table)
+        return self._uri(table)
+
+    def _uri(self, table: str) -> str:
+        if isinstance(self._where, Endpoint):
+            return f"s3://{self._where.bucket}/{PREFIX}/{table}"
+        return str(self._where / table)
+
+    def _open(self, table: str) -> DeltaTable | None:
+        with self._explained(f"open table {table}"):
+            return delta.open_table(self._uri(table), self._options)
+
+    def _require(self, table: str) -> DeltaTable:
+        return DeltaTable(self._uri(table), storage_options=self._options)
+
+    def _compact(self, table: str) -> None:
+        self._require(table).optimize.compact()
+
+    def _dataset(self, table: str) -> Any:
+        """Dataset over the table's files through Arrow's own filesystem.
+
+        delta-rs would offer a filesystem written in Python; Arrow's threads still hold it when the
+        interpreter ends, and the process aborts ("terminate called without an active exception").
+        """
+        found = self._open(table)
+        if found is None:
+            return ds.dataset(schema(table).empty_table())
+        if isinstance(self._where, Endpoint):
+            files = self._where.arrow_filesystem(f"{PREFIX}/{table}")
+        else:
+            files = fs.SubTreeFileSystem(self._uri(table), fs.LocalFileSystem())
+        dataset = found.to_pyarrow_dataset(filesystem=files)
+        gained = delta.missing_fields(table, dataset.schema)
+        return dataset.replace_schema(pa.schema([*dataset.schema, *gained])) if gained else dataset
+
+    @contextmanager
+    def _explained(self, action: str) -> Iterator[None]:
+        """Turn what delta-rs and Arrow raise into one sentence; the store is asked first what is wrong."""
+        try:
+            yield
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            if isinstance(self._where, Endpoint):
+                ObjectStore(self._where).check()
+                check_space(self._where)
+            reason = str(error).splitlines()[0][:300]
+            if "No space left" in reason:
+                raise NoSpaceError(f"cannot {action}: no space left under {self._where}") from None
+            raise TableError(f"cannot {action}: {reason}") from None
+
+
+def _to_pandas(rows: pa.Table) -> pd.DataFrame:
+    """Column by column: what the contract allows to be null gets a dtype that can hold null exactly."""
+    nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+    return pd.DataFrame(
+        {
+            field.name: rows[field.name].to_pandas(
+                types_mapper=nullable.get if field.nullable else None, maps_as_pydicts="strict"
+            )
+            for field in rows.schema
+        }
+    )
