@@ -34,7 +34,9 @@ def control_table(tables: RunTables, limits: ComparisonLimits | None = None) -> 
     verdict, verdict_reason. Each run is a table of its own for the false discovery rate.
     """
     limits = limits or ComparisonLimits()
-    parts = [_one_run(run, tables.only("run_id", [run]), limits) for run in tables.distinct("run_id")]
+    controlled = tables.captures.filter(pc.equal(tables.captures["role"], "control"))["run_id"]
+    runs = sorted(pc.unique(controlled).to_pylist())
+    parts = [_one_run(run, tables.only("run_id", [run]), limits) for run in runs]
     return pa.concat_tables(parts) if parts else _SCHEMA.empty_table()
 
 

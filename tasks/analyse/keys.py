@@ -53,14 +53,18 @@ def point_keys(tables: RunTables) -> pa.Table:
 
     Where several runs of one side disagree their values are joined by ``|`` and differ from the other side.
     """
-    texts = [f"string_agg(DISTINCT {k}::VARCHAR, '|' ORDER BY {k}::VARCHAR) AS {k}" for k in POINT_KEYS]
+    keys = ", ".join(f"{_agreed(k)} AS {k}" for k in (*POINT_KEYS, "dispatched_operator"))
     return sql(
-        f"SELECT experiment, arm, point_id, {', '.join(texts)}, "
-        "string_agg(DISTINCT dispatched_operator, '|' ORDER BY dispatched_operator) AS dispatched_operator, "
-        "max(status_reason) AS status_reason "
-        "FROM points GROUP BY ALL ORDER BY ALL",
+        f"SELECT experiment, arm, point_id, {keys}, max(status_reason) AS status_reason "
+        "FROM points GROUP BY ALL",
         {"points": tables.points},
     )
+
+
+def _agreed(name: str) -> str:
+    """SQL text expression: the one value of a group, or its two extremes joined where there are several."""
+    low, high = f"min({name})", f"max({name})"
+    return f"CASE WHEN {low} = {high} THEN {low}::VARCHAR ELSE {low}::VARCHAR || '|' || {high}::VARCHAR END"
 
 
 def named_differences(keys: Collection[str]) -> list[str]:

@@ -10,7 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.analyse.keys import FORMAT_UNPROVED, OVERRIDABLE, capture_keys, named_differences, point_keys
-from tasks.analyse.process_values import Floats, Integers, PointStatistics, point_statistics, process_values
+from tasks.analyse.process_values import (
+    KEY,
+    Floats,
+    Integers,
+    PointStatistics,
+    point_statistics,
+    process_values,
+)
 from tasks.analyse.spread import HISTORY_SCHEMA, moderated
 from tasks.analyse.tables import RunTables, sql
 from tasks.analyse.verdicts import Pairs
@@ -36,13 +43,10 @@ class Side:
 
 def side(tables: RunTables, role: str = "main") -> Side:
     """The main (or, for ``role="control"``, the A/A control) processes of ``tables``, ready to be paired."""
-    values = process_values(tables.samples, tables.captures)
-    values = values.filter(pc.equal(values["role"], role))
-    timing = sql(
-        "SELECT experiment, arm, point_id, string_agg(DISTINCT lease_id, '|' ORDER BY lease_id) AS leases, "
-        'max(null_reason) AS null_reason FROM "values" GROUP BY ALL',
-        {"values": values},
-    )
+    values = process_values(tables.samples, tables.captures, role)
+    needed = (*KEY, "lease_id", "null_reason", "value_ns")
+    values = values.select(needed)
+    timing = sql(_TIMING, {"values": values})
     shape = ", ".join(f"min({name}) AS {name}" for name in SHAPE)
     points = sql(
         f"SELECT experiment, arm, point_id, min(evidence) AS evidence, {shape} FROM points GROUP BY ALL",
@@ -129,6 +133,13 @@ def _as_table(found: PointStatistics) -> pa.Table:
         table = table.append_column(name, pa.array(getattr(found, name), from_pandas=True))
     return table
 
+
+_TIMING = """
+SELECT experiment, arm, point_id, string_agg(lease_id, '|' ORDER BY lease_id) AS leases,
+    max(null_reason) AS null_reason
+FROM (SELECT experiment, arm, point_id, lease_id, max(null_reason) AS null_reason FROM "values" GROUP BY ALL)
+GROUP BY ALL
+"""
 
 _PAIR = """
 WITH bp AS (SELECT *, {slot} AS slot FROM b_keys {base_arms}),

@@ -16,26 +16,34 @@ Integers = npt.NDArray[np.int64]
 KEY = ("experiment", "arm", "point_id")
 
 _VALUES = """
-SELECT s.run_id, s.experiment, s.arm, s.role, s.point_id, s.capture_id, s.process_index,
+SELECT c.run_id, c.experiment, c.arm, c.role, s.point_id, s.capture_id, c.process_index,
        c.block, c.lease_id, c.device, s.value_ns, s.sample_count, s.null_reason
 FROM (
-    SELECT run_id, experiment, arm, role, point_id, capture_id, process_index,
+    SELECT capture_id, point_id,
            median(duration_ns) FILTER (WHERE NOT warm_up AND NOT discarded) AS value_ns,
            count(duration_ns) FILTER (WHERE NOT warm_up AND NOT discarded) AS sample_count,
            max(null_reason) AS null_reason
     FROM samples GROUP BY ALL
 ) s JOIN captures c USING (capture_id)
-WHERE c.kind IN ('timing', 'ingested')
-ORDER BY s.experiment, s.arm, s.role, s.point_id, s.value_ns, s.capture_id
+WHERE c.kind IN ('timing', 'ingested') AND ($1 IS NULL OR c.role = $1)
+ORDER BY c.experiment, c.arm, c.role, s.point_id, s.value_ns, s.capture_id
 """
 
+_SAMPLES = ("capture_id", "point_id", "duration_ns", "null_reason", "warm_up", "discarded")
+_CAPTURES = (
+    "capture_id", "run_id", "experiment", "arm", "role", "kind", "process_index", "block", "lease_id",
+    "device",
+)  # fmt: skip
 
-def process_values(samples: pa.Table, captures: pa.Table) -> pa.Table:
+
+def process_values(samples: pa.Table, captures: pa.Table, role: str | None = None) -> pa.Table:
     """One row per (run, experiment, arm, role, point, capture), sorted by point and then by value.
 
+    With ``role`` only processes of that role.
+
     ``value_ns`` is the median of the kept samples (no warm-up, not discarded, duration present), null where
-    none is kept; ``null_reason`` then says why, where the samples do. ``block``, ``lease_id`` and ``device``
-    come from the capture. Processes of kind tiling and counters time nothing and are left out. Raises
+    none is kept; ``null_reason`` then says why, where the samples do. What belongs to the process
+    comes from its capture. Processes of kind tiling and counters time nothing and are left out. Raises
     AnalysisError for samples whose capture is not in ``captures``.
     """
     lost = sql(
@@ -44,8 +52,7 @@ def process_values(samples: pa.Table, captures: pa.Table) -> pa.Table:
     )
     if lost.num_rows:
         raise AnalysisError(f"samples of unknown captures: {', '.join(lost['capture_id'].to_pylist())}")
-    wanted = ["capture_id", "kind", "block", "lease_id", "device"]
-    return sql(_VALUES, {"samples": samples, "captures": captures.select(wanted)})
+    return sql(_VALUES, {"samples": samples.select(_SAMPLES), "captures": captures.select(_CAPTURES)}, [role])
 
 
 @dataclass(frozen=True)
