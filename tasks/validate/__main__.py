@@ -1,0 +1,28 @@
+"""``python -m tasks.validate FOLDER``: validate the tables in a folder and leave the outcomes there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from data_contracts import ContractError, expectations
+from tasks.validate.exchange import read_table, read_tables, write_outcomes
+from tasks.validate.suite import SuiteError, validate
+
+
+def main(folder: Path) -> int:
+    """Exit code 0 with an answer file, or 1 with one sentence on stderr and none."""
+    try:
+        outcomes = {
+            name: validate(name, read_table(path), expectations(name))
+            for name, path in read_tables(folder).items()
+        }
+    except (ContractError, SuiteError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    write_outcomes(folder, outcomes)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
