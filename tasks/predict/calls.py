@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from tasks.predict.errors import PredictError
+from tasks.predict.errors import OutOfScope, PredictError
 from tasks.predict.integers import BoolArray, IntArray, ints
 
 ND = "ND"
@@ -172,7 +172,8 @@ def _check_quant_matmul(call: QuantMatmulCall) -> None:
     _require_one_of("out_dtype", call.out_dtype, ("bfloat16",))
     _require_one_of("scale_dtype", call.scale_dtype, ("bfloat16", "float32"))
     _require_one_of("bias_dtype", call.bias_dtype, (None, "int32", "bfloat16", "float32"))
-    _require("batch", call.batch >= 1, call.batch, "must be at least 1")
+    if call.batch != 1:
+        raise OutOfScope("batch", f"{call.batch}: only one weight matrix a call is restated")
 
 
 def _check_grouped_matmul(call: GroupedMatmulCall, at: Points) -> None:

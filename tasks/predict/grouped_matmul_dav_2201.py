@@ -29,8 +29,8 @@ FIXED_AXIS_SHAPES = ((2048, 7168), (7168, 4096))
 STATIC_MAX_K = 8192
 KEY = KeyLayout(
     ("D_T_A", 8), ("D_T_B", 8), ("D_T_Y", 8), ("TRANS_A", 1), ("TRANS_B", 1), ("GROUP_LIST_TYPE", 2),
-    ("IS_STATIC_TILING_API", 1), ("A8W4_KERNEL_TEMPLATE", 4), ("A16W8_KERNEL_TEMPLATE", 2), ("AIV_AIC_RATIO", 2),
-    ("IS_ENABLE_FIXED_AXIS", 1),
+    ("IS_STATIC_TILING_API", 1), ("A8W4_KERNEL_TEMPLATE", 4), ("A16W8_KERNEL_TEMPLATE", 2),
+    ("AIV_AIC_RATIO", 2), ("IS_ENABLE_FIXED_AXIS", 1),
 )  # fmt: skip
 TYPE_CODE = {"float16": 1, "int8": 2, "int32": 3, "bfloat16": 27}
 SCALE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "int32": 4, "uint64": 8}

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tasks.predict import dynamic_quant_dav_2201, dynamic_quant_dav_3510, grouped_matmul_dav_2201
-from tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, OperatorCall, points
+from tasks.predict import (
+    dynamic_quant_dav_2201,
+    dynamic_quant_dav_3510,
+    grouped_matmul_dav_2201,
+    quant_matmul_dav_3510,
+)
+from tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, OperatorCall, QuantMatmulCall, points
 from tasks.predict.environment import DAV_2201, DAV_3510, CannVersion, Platform
 from tasks.predict.errors import OutOfScope
 from tasks.predict.integers import IntArray, ints
@@ -17,6 +22,7 @@ Branch = Callable[[Any, Any, Platform, CannVersion], Decisions]
 BRANCHES: dict[tuple[type[OperatorCall], str], Branch] = {
     (DynamicQuantCall, DAV_2201): dynamic_quant_dav_2201.tile,
     (DynamicQuantCall, DAV_3510): dynamic_quant_dav_3510.tile,
+    (QuantMatmulCall, DAV_3510): quant_matmul_dav_3510.tile,
     (GroupedMatmulCall, DAV_2201): grouped_matmul_dav_2201.tile,
 }
 

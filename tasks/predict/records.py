@@ -122,6 +122,6 @@ def record(op_type: str, decisions: Decisions, index: int = 0) -> TilingRecord:
     )
 
 
-def unset(count: int) -> IntArray:
-    """An array of ``count`` points without a value."""
-    return np.full(count, UNSET, dtype=np.int64)
+def constants(values: Mapping[str, int], count: int) -> dict[str, IntArray]:
+    """Fields that are the same at each of ``count`` points."""
+    return {name: np.full(count, value, dtype=np.int64) for name, value in values.items()}
