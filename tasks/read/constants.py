@@ -1,0 +1,27 @@
+"""Columns that hold one value in every row of a capture, stored once whatever the number of rows."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tasks.read.origin import Origin
+
+
+class Constants:
+    """Identity columns of one file; blocks of any size share the same memory."""
+
+    def __init__(self, origin: Origin, source_file: str) -> None:
+        self._values: dict[str, str | int | None] = {**origin.columns(), "source_file": source_file}
+        self._arrays: dict[str, pa.Array] = {}
+
+    def columns(self, rows: int) -> dict[str, pa.Array]:
+        """The identity and ``source_file`` as arrays of ``rows`` equal values."""
+        if not self._arrays or len(self._arrays["run_id"]) < rows:
+            self._arrays = {name: _repeat(name, value, rows) for name, value in self._values.items()}
+        return {name: array.slice(0, rows) for name, array in self._arrays.items()}
+
+
+def _repeat(name: str, value: str | int | None, rows: int) -> pa.Array:
+    if name == "process_index":
+        return pa.repeat(pa.scalar(value, pa.int64()), rows)
+    return pa.repeat(pa.scalar(value, pa.string()), rows)

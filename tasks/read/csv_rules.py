@@ -1,0 +1,90 @@
+"""Which parsed rows are good: every cell of its kind, every rule of the layout kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.read import cells
+from tasks.read.csv_parse import parse
+from tasks.read.layout import FAST_TYPES, Header, Kind
+from tasks.read.lines import Block, IntArray
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """What is wrong with one row: the rule it breaks, the field and its text, and a sentence."""
+
+    rule: str
+    reason: str
+    field: str | None = None
+    value: str | None = None
+
+
+def fast_rows(header: Header, block: Block) -> pa.Table | None:
+    """Typed rows of a block in which every line is a good row, else None.
+
+    Positive exponents are left to the careful way, which knows whether the cell is a time that lost digits.
+    """
+    if b"+" in block.data and (b"E+" in block.data or b"e+" in block.data):
+        return None
+    kinds = header.kinds
+    try:
+        parsed = parse(header, block.data, {name: FAST_TYPES[kind] for name, kind in kinds.items()})
+    except pa.ArrowException:
+        return None
+    if parsed.num_rows != block.line_count:
+        return None
+    columns: dict[str, pa.Array] = {}
+    for name, kind in kinds.items():
+        values = parsed.column(name).combine_chunks()
+        if kind.is_time:
+            values = cells.ns_from_decimals(values)
+        elif kind is Kind.TEXT and not pc.utf8_trim_whitespace(values.dictionary).equals(values.dictionary):
+            values = None
+        if values is None:
+            return None
+        columns[name] = values
+    if any(bool(mask.any()) for *_, mask in _broken_rules(header, columns)):
+        return None
+    return pa.table(columns)
+
+
+def careful_rows(header: Header, text: pa.Table) -> tuple[pa.Table, IntArray, dict[int, Wrong]]:
+    """Typed columns of the good rows of ``text``, their row numbers, and what is wrong with the rest."""
+    columns: dict[str, pa.Array] = {}
+    wrong: dict[int, Wrong] = {}
+    for name, kind in header.kinds.items():
+        raw = text.column(name).combine_chunks()
+        columns[name], bad = cells.typed(raw, kind)
+        for row in np.flatnonzero(bad).tolist():
+            value = raw[row].as_py()
+            reason = f"{name}: expected {kind.value}, found {value!r}"
+            wrong.setdefault(row, Wrong("cell_type", reason, name, value))
+    for name, rule, expected, mask in _broken_rules(header, columns):
+        for row in np.flatnonzero(mask).tolist():
+            value = text.column(name)[row].as_py()
+            wrong.setdefault(row, Wrong(rule, f"{name}: {expected}, found {value!r}", name, value))
+    good = np.setdiff1d(np.arange(text.num_rows), np.fromiter(wrong, np.int64, len(wrong)))
+    return pa.table(columns).take(pa.array(good)), good, wrong
+
+
+def _broken_rules(
+    header: Header, columns: dict[str, pa.Array]
+) -> Iterator[tuple[str, str, str, cells.BoolArray]]:
+    """Rules of the layout as (column, rule, what is expected, mask of the rows that break it)."""
+    for name, spec in header.fields.items():
+        values = columns[name]
+        if spec.required:
+            yield name, "required", "a value is required", values.is_null().to_numpy(zero_copy_only=False)
+        if spec.minimum is not None:
+            low = pc.fill_null(pc.less(values, spec.minimum), False)
+            yield name, "range", f"at least {spec.minimum} is expected", low.to_numpy(zero_copy_only=False)
+        if spec.pattern is not None:
+            strange = pc.invert(pc.match_substring_regex(values.dictionary, f"^(?:{spec.pattern})$"))
+            mask = pc.fill_null(strange.take(values.indices), False).to_numpy(zero_copy_only=False)
+            yield name, "cell_form", "another form of text is expected", mask

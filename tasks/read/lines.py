@@ -1,0 +1,125 @@
+"""A text file as blocks of whole lines with their numbers; lines no CSV parser may see are set apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+BLOCK_BYTES = 4 << 20
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole lines of a file: ``data`` starts at line ``first_line``, counted from 1.
+
+    ``unterminated`` says that the last line of the block, and so of the file, has no line end.
+    """
+
+    data: bytes
+    first_line: int
+    line_count: int
+    unterminated: bool = False
+
+
+def blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """Blocks of at least one whole line and about ``block_bytes``, in file order.
+
+    The first block is the first line alone: the header. An empty file gives no block.
+    """
+    with path.open("rb") as stream:
+        header = stream.readline()
+        if not header:
+            return
+        yield Block(header, 1, 1)
+        line, rest = 2, b""
+        while piece := stream.read(block_bytes):
+            end = piece.rfind(b"\n") + 1
+            if end == 0:
+                rest += piece
+                continue
+            data = rest + piece[:end]
+            block = Block(data, line, data.count(b"\n"))
+            rest = piece[end:]
+            line += block.line_count
+            yield block
+        if rest:
+            yield Block(rest, line, 1, unterminated=True)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Line table of a block: line ``i`` is ``data[starts[i]:ends[i]]``, its line end included."""
+
+    data: bytes
+    starts: IntArray
+    ends: IntArray
+
+    def text(self, index: int) -> str:
+        """Line ``index`` as text, without its line end; bytes that are not UTF-8 are shown as escapes."""
+        raw = self.data[self.starts[index] : self.ends[index]]
+        return raw.decode("utf-8", "backslashreplace").rstrip("\r\n")
+
+    def join(self, index: IntArray) -> bytes:
+        """The bytes of some lines, in the order of ``index``, which must rise."""
+        if len(index) == len(self.starts):
+            return self.data
+        keep = np.zeros(len(self.starts), dtype=np.bool_)
+        keep[index] = True
+        mask = np.repeat(keep, self.ends - self.starts)
+        return np.frombuffer(self.data, dtype=np.uint8)[mask].tobytes()
+
+
+def split(data: bytes) -> Lines:
+    """Line table of ``data``; only ``\\n`` ends a line."""
+    ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == ord("\n")).astype(np.int64) + 1
+    if data and not data.endswith(b"\n"):
+        ends = np.append(ends, len(data))
+    return Lines(data, np.concatenate(([0], ends[:-1])).astype(np.int64), ends)
+
+
+def unreadable(lines: Lines) -> dict[int, str]:
+    """Lines that would damage their neighbours in a CSV parser, each with the reason."""
+    array = np.frombuffer(lines.data, dtype=np.uint8)
+    if not len(array):
+        return {}
+    reasons: dict[int, str] = {}
+    stray = (array == ord("\r")) & (np.append(array[1:], ord("\n")) != ord("\n"))
+    for index in np.unique(np.searchsorted(lines.ends, np.flatnonzero(stray), side="right")).tolist():
+        reasons[index] = "carriage return inside the line"
+    quotes = np.add.reduceat((array == ord('"')).astype(np.int64), lines.starts)
+    for index in np.flatnonzero(quotes % 2).tolist():
+        reasons[index] = "unbalanced quotes"
+    for index in _not_utf8(lines):
+        reasons[index] = "not UTF-8"
+    return reasons
+
+
+def blank(lines: Lines) -> IntArray:
+    """Indices of lines that hold nothing but a line end."""
+    array = np.frombuffer(lines.data, dtype=np.uint8)
+    length = lines.ends - lines.starts
+    only_end = (length == 1) & (array[lines.starts] == ord("\n"))
+    only_end |= (length == 2) & (array[lines.starts] == ord("\r"))
+    return np.flatnonzero(only_end).astype(np.int64)
+
+
+def _not_utf8(lines: Lines) -> list[int]:
+    try:
+        lines.data.decode("utf-8")
+    except UnicodeDecodeError:
+        return [index for index in range(len(lines.starts)) if not _is_utf8(lines, index)]
+    return []
+
+
+def _is_utf8(lines: Lines, index: int) -> bool:
+    try:
+        lines.data[lines.starts[index] : lines.ends[index]].decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
