@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from infra.settings import Settings
 CONNECT_TIMEOUT_S = 3
 PROBE_TIMEOUT_S = 3
 TRANSFER_TIMEOUT_S = 30
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Endpoint:
 
     def client(self, attempts: int = 4, read_timeout_s: int = TRANSFER_TIMEOUT_S) -> Any:
         """A boto3 client that tries each request ``attempts`` times, waiting up to seconds in between."""
+        self._keep_direct()
         return boto3.client(
             "s3",
             endpoint_url=self.url,
@@ -52,6 +55,7 @@ class Endpoint:
 
     def delta_options(self) -> dict[str, str]:
         """``storage_options`` of delta-rs. They hold the secret: never log them."""
+        self._keep_direct()
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ACCESS_KEY_ID": self.access_key.get_secret_value(),
@@ -84,6 +88,16 @@ class Endpoint:
                 retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=3),
             ),
         )
+
+    def _keep_direct(self) -> None:
+        """Exempt this host from HTTP_PROXY: a proxy cannot reach a loopback store, and all three clients try.
+
+        The environment is the only switch that boto3, delta-rs and Arrow have in common.
+        """
+        host = urlsplit(self.url).hostname or ""
+        exempt = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+        if host in _LOOPBACK and host not in exempt.split(","):
+            os.environ["no_proxy"] = os.environ["NO_PROXY"] = f"{exempt},{host}".strip(",")
 
 
 def external(settings: Settings) -> Endpoint:

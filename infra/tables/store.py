@@ -60,16 +60,17 @@ class TableStore:
         The captures in ``captures`` and the runs in ``runs`` are complete in what is given: where another
         given table has no rows of one of them, the rows it had before go.
         """
+        rows = {table: conform(table, data) for table, data in tables.items()}
         known = {
-            column: tables[table][column].to_pylist()
+            column: rows[table][column].to_pylist()
             for table, column in (("captures", "capture_id"), ("runs", "run_id"))
-            if table in tables
+            if table in rows
         }
         versions = {}
-        for table in sorted(tables, key=lambda name: (name == "runs", name)):
+        for table in sorted(rows, key=lambda name: (name == "runs", name)):
             columns = scope.scope_of(table)
             gone = {column: values for column, values in known.items() if columns == (column,)}
-            version = self.write(table, tables[table], emptied=gone)
+            version = self.write(table, rows[table], emptied=gone)
             if version is not None:
                 versions[table] = version
         return versions
