@@ -1,0 +1,35 @@
+"""How numbers are taken: the method of an agent and its hash. Different methods are never compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.plan.ids import short_hash
+
+METHOD_VERSION = 1
+"""Equals METHOD_VERSION of the measuring program; a test holds the two together."""
+
+
+def default_method(agent: str) -> dict[str, Any]:
+    """The method of ``agent``: one thread, cold weights, hot activations, wall time of batches.
+
+    Raises ValueError for an agent that executes nothing here.
+    """
+    if agent != "cpu":
+        raise ValueError(f"no measuring method for agent {agent!r}; known: cpu")
+    return {
+        "method_version": METHOD_VERSION,
+        "timer": "perf_counter_ns",
+        "warm_up": "last three rounds within 1 %",
+        "cache": "rotate_weights_2x_last_level_cache",
+        "launch_mode": "eager",
+        "threads": 1,
+        "activation": "hot",
+        "profiler": "torch.profiler cpu after timing",
+    }
+
+
+def method_hash(method: Mapping[str, Any]) -> str:
+    """First 16 hex digits of sha256 over the canonical JSON of the method."""
+    return short_hash(dict(method))

@@ -1,0 +1,86 @@
+"""The device lock: one measuring process a device on a host, whoever started it.
+
+``flock`` is dropped by the kernel with the process, however that dies. Beside the lock stands
+``<lock>.owner``, which says who holds it; it may outlive its writer and is only ever a message. Waiting is
+fair: a waiter first takes ``<lock>.next`` and keeps it until the lock is his, so that an owner who comes back
+queues up behind him.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, Optional
+
+OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+
+
+def owner_of(lock: Path) -> Optional[Dict[str, Any]]:
+    """What the last owner wrote of himself; None where there is nothing readable."""
+    try:
+        owner = json.loads(_owner_file(lock).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return dict(owner) if isinstance(owner, dict) else None
+
+
+@contextmanager
+def held(lock: Path, plan: str, waiting: Callable[[Optional[Dict[str, Any]]], None]) -> Iterator[int]:
+    """Hold the device lock; yields its descriptor, which a child may inherit to measure under the same hold.
+
+    ``plan`` says what it is held for. ``waiting`` is called once, with the owner, where another process has
+    the lock.
+    """
+    queue = os.open(_beside(lock, ".next"), OPEN_FLAGS, 0o666)
+    device = os.open(lock, OPEN_FLAGS, 0o666)
+    try:
+        if not (_try(queue) and _try(device)):
+            waiting(owner_of(lock))
+            fcntl.flock(queue, fcntl.LOCK_EX)
+            fcntl.flock(device, fcntl.LOCK_EX)
+        fcntl.flock(queue, fcntl.LOCK_UN)
+        _write_owner(lock, plan)
+        try:
+            yield device
+        finally:
+            _owner_file(lock).unlink()
+    finally:
+        os.close(queue)
+        os.close(device)
+
+
+def inherited(lock: Path, descriptor: int) -> None:
+    """Check that ``descriptor`` came from a process that holds ``lock``. Raises ValueError."""
+    try:
+        same = os.path.samestat(os.fstat(descriptor), lock.stat())
+    except OSError as error:
+        raise ValueError(f"--lock-fd {descriptor}: {error.strerror}") from error
+    if not same or not _try(descriptor):
+        raise ValueError(f"--lock-fd {descriptor} does not hold {lock}")
+
+
+def _try(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _write_owner(lock: Path, plan: str) -> None:
+    owner = {"pid": os.getpid(), "owner_uid": os.getuid(), "since_ns": time.time_ns(), "plan": plan}
+    temporary = _beside(lock, f".owner.{os.getpid()}")
+    temporary.write_text(json.dumps(owner), encoding="utf-8")
+    temporary.replace(_owner_file(lock))
+
+
+def _owner_file(lock: Path) -> Path:
+    return _beside(lock, ".owner")
+
+
+def _beside(lock: Path, ending: str) -> Path:
+    return lock.with_name(lock.name + ending)

@@ -1,0 +1,134 @@
+"""The operations of the experiments: what is set up once, and the call that is timed, as serving makes it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+import torch
+from random_matrix import DTYPES, random_matrix, seed_of
+from weights import Weights, WeightSet
+
+DYNAMIC_QUANT = "npu::npu_dynamic_quant"
+QUANT_MATMUL = "npu::npu_quant_matmul"
+GROUPED_MATMUL = "npu::npu_grouped_matmul"
+MM = "aten::mm"
+
+Call = Callable[[], Any]
+Point = Mapping[str, Any]
+
+
+class Prepared(NamedTuple):
+    """One point, ready to be called. ``calls`` has one call a weight copy; activations stay the same (hot).
+
+    ``kernels`` says how often each operator runs in one call, the main operator's count included.
+    ``timed`` is False where nothing stands alone to be timed.
+    """
+
+    calls: List[Call]
+    main_operator: str
+    kernels: Dict[str, int]
+    x: torch.Tensor
+    weights: Optional[WeightSet]
+    timed: bool = True
+
+
+def prepare(point: Point, weights: Weights, seed: int) -> Prepared:
+    """Set ``point`` up. Raises what the operators raise. Activations depend on ``seed`` and point alone."""
+    shape = (point["m_executed"], point["k"])
+    x = random_matrix("bfloat16", shape, seed_of(seed, point["point_id"]))
+    return _BUILDERS[point["operation"]](point, x, weights)
+
+
+def quantise(x: Any) -> Tuple[torch.Tensor, torch.Tensor]:
+    """INT8 activation and per-token scale: a tuple already is both, anything else is quantised here."""
+    quantised, scale = x if isinstance(x, tuple) else torch.ops.npu.npu_dynamic_quant(x)
+    return quantised, scale
+
+
+def quant_linear(x: Any, weight: torch.Tensor, weight_scale: torch.Tensor) -> torch.Tensor:
+    """A W8A8 linear with dynamic per-token quantisation; ``x`` is BF16, or the tuple (INT8, scale)."""
+    dtype = torch.bfloat16 if isinstance(x, tuple) else x.dtype
+    quantised, pertoken_scale = quantise(x)
+    return torch.ops.npu.npu_quant_matmul(
+        quantised,
+        weight,
+        weight_scale,
+        pertoken_scale=pertoken_scale.flatten(),
+        bias=None,
+        output_dtype=dtype,
+    )
+
+
+def grouped_matmul(
+    x: torch.Tensor, weight: torch.Tensor, group_list: torch.Tensor, point: Point, scales: Dict[str, Any]
+) -> torch.Tensor:
+    """The experts' matmul: one x, one weight, rows by ``group_list``; ``scales`` is empty for BF16."""
+    hint = point.get("tuning_config")
+    return torch.ops.npu.npu_grouped_matmul(
+        x=[x],
+        weight=[weight],
+        split_item=2,
+        group_type=0,
+        group_list_type=point["group_list_type"],
+        group_list=group_list,
+        output_dtype=DTYPES[point["dtype_out"]],
+        **({} if hint is None else {"tuning_config": [hint]}),
+        **scales,
+    )[0]
+
+
+def _dynamic_quant(point: Point, x: torch.Tensor, weights: Weights) -> Prepared:
+    calls: List[Call] = [partial(torch.ops.npu.npu_dynamic_quant, x)]
+    return Prepared(calls, DYNAMIC_QUANT, {DYNAMIC_QUANT: 1}, x, None)
+
+
+def _quant_linear(point: Point, x: torch.Tensor, weights: Weights) -> Prepared:
+    loaded, scale = weights.get(point), _weight_scale(point)
+    calls: List[Call] = [partial(quant_linear, x, w, scale) for w in loaded.copies]
+    return Prepared(calls, QUANT_MATMUL, {DYNAMIC_QUANT: 1, QUANT_MATMUL: 1}, x, loaded)
+
+
+def _quant_matmul(point: Point, x: torch.Tensor, weights: Weights) -> Prepared:
+    loaded, scale, pair = weights.get(point), _weight_scale(point), quantise(x)
+    calls: List[Call] = [partial(quant_linear, pair, w, scale) for w in loaded.copies]
+    return Prepared(calls, QUANT_MATMUL, {QUANT_MATMUL: 1}, pair[0], loaded)
+
+
+def _tuple_input(point: Point, x: torch.Tensor, weights: Weights) -> Prepared:
+    return _quant_matmul(point, x, weights)._replace(timed=False)
+
+
+def _matmul(point: Point, x: torch.Tensor, weights: Weights) -> Prepared:
+    loaded = weights.get(point)
+    calls: List[Call] = [partial(torch.matmul, x, w) for w in loaded.copies]
+    return Prepared(calls, MM, {MM: 1}, x, loaded)
+
+
+def _grouped_matmul(point: Point, x: torch.Tensor, weights: Weights) -> Prepared:
+    loaded = weights.get(point)
+    group_list = torch.tensor(point["group_list"], dtype=torch.int64)
+    scales: Dict[str, Any] = {}
+    if point["dtype_w"] == "int8":
+        x, pertoken_scale = quantise(x)
+        scales = {"scale": [_weight_scale(point)], "per_token_scale": [pertoken_scale]}
+    calls: List[Call] = [partial(grouped_matmul, x, w, group_list, point, scales) for w in loaded.copies]
+    return Prepared(calls, GROUPED_MATMUL, {GROUPED_MATMUL: 1}, x, loaded)
+
+
+def _weight_scale(point: Point) -> torch.Tensor:
+    """BF16 per column, and per expert where there are experts, of the size that keeps outputs near 1."""
+    experts = point.get("local_experts")
+    shape = (point["n"],) if experts is None else (experts, point["n"])
+    return torch.linspace(0.5, 1.5, point["n"]).div(point["k"]).expand(shape).to(torch.bfloat16).contiguous()
+
+
+_BUILDERS: Dict[str, Callable[[Point, torch.Tensor, Weights], Prepared]] = {
+    "dynamic_quant": _dynamic_quant,
+    "quant_linear": _quant_linear,
+    "quant_matmul": _quant_matmul,
+    "tuple_input": _tuple_input,
+    "matmul": _matmul,
+    "grouped_matmul": _grouped_matmul,
+}
+OPERATIONS = frozenset(_BUILDERS)
