@@ -1,1 +1,1 @@
-"""Comparisons at their stable address and the self-contained HTML report."""
+"""Results as people read them: reports, summaries, and comparisons at their stable address."""

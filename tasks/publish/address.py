@@ -1,0 +1,225 @@
+"""Comparisons at their stable address: ``comparisons/<baseline>/<candidate>/v<N>``, published once.
+
+In the folder of a (baseline, candidate) pair lie
+
+``claims/v<N>.json``
+    created first and only once: which identity version N belongs to;
+``v<N>/comparison.parquet, comparison.csv, report.html, validation.html``
+    created only, never replaced;
+``v<N>/comparison.json``
+    created when all of these are there: a version without it does not exist for a reader;
+``latest.json``
+    the pointer to the highest version, written last and never moved back.
+
+A publisher that dies leaves a claim; the next one with the same identity finishes its version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import orjson
+import pyarrow as pa
+
+from data_contracts import conform
+from tasks.collect.store import ObjectStore
+from tasks.publish.files import comparison_csv, comparison_parquet
+
+ROOT = "comparisons"
+MARK = "comparison.json"
+POINTER = "latest.json"
+
+
+class PointerStore(ObjectStore, Protocol):
+    """An object store that can also rewrite a pointer."""
+
+    def replace(self, key: str, body: bytes) -> None:
+        """Write ``key`` whatever it held."""
+
+
+class PublishError(ValueError):
+    """A table that is no single comparison; the message names the column."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What makes two publications the same one; a build measured again has new runs and so new verdicts."""
+
+    baseline: str
+    candidate: str
+    base_build_id: str
+    candidate_build_id: str
+    base_run_ids: tuple[str, ...]
+    candidate_run_ids: tuple[str, ...]
+    comparison_ids: tuple[str, ...]
+    plan_hashes: tuple[str, ...]
+    method_hashes: tuple[str, ...]
+    analysis_version: int
+
+    @property
+    def text(self) -> bytes:
+        """Canonical JSON; equal for equal identities and only for these."""
+        return orjson.dumps(asdict(self), option=orjson.OPT_SORT_KEYS)
+
+    @property
+    def folder(self) -> str:
+        """Key prefix of the pair, without a closing slash; labels are quoted, so any label is one level."""
+        return f"{ROOT}/{quote(self.baseline, safe='')}/{quote(self.candidate, safe='')}"
+
+
+@dataclass(frozen=True)
+class Published:
+    """Where a comparison is. ``created`` is False where it was published before."""
+
+    address: str
+    version: int
+    created: bool
+    comparison: pa.Table
+    """The comparison with its version, as published and as the table store is to keep it."""
+
+
+def identity_of(comparison: pa.Table, plan_hashes: Sequence[str]) -> Identity:
+    """Identity of a contract ``comparisons`` table. Raises PublishError where it mixes comparisons."""
+    if not comparison.num_rows:
+        raise PublishError("nothing to publish: the comparison has no rows")
+    return Identity(
+        baseline=_one(comparison, "baseline"),
+        candidate=_one(comparison, "candidate"),
+        base_build_id=_one(comparison, "base_build_id"),
+        candidate_build_id=_one(comparison, "candidate_build_id"),
+        base_run_ids=_members(comparison, "base_run_ids"),
+        candidate_run_ids=_members(comparison, "candidate_run_ids"),
+        comparison_ids=_distinct(comparison, "comparison_id"),
+        plan_hashes=tuple(sorted(set(plan_hashes))),
+        method_hashes=_distinct(comparison, "method_hash"),
+        analysis_version=_one(comparison, "analysis_version"),
+    )
+
+
+def publish_comparison(
+    store: PointerStore,
+    comparison: pa.Table,
+    *,
+    plan_hashes: Sequence[str],
+    report_html: str,
+    validation_html: str,
+) -> Published:
+    """Publish ``comparison`` once; again, or from two places at once, it is the same version of one content.
+
+    Safe to kill at any instant: nothing is visible before it is complete. Raises PublishError for a table
+    that is no single comparison; errors of the store pass through.
+    """
+    identity = identity_of(comparison, plan_hashes)
+    version = _claim(store, identity)
+    address = f"{identity.folder}/v{version}"
+    numbered = _with_version(conform("comparisons", comparison), version)
+    created = False
+    if not store.exists(f"{address}/{MARK}"):
+        files = {
+            "comparison.parquet": comparison_parquet(numbered),
+            "comparison.csv": comparison_csv(numbered),
+            "report.html": report_html.encode(),
+            "validation.html": validation_html.encode(),
+        }
+        stored = {name: _create(store, f"{address}/{name}", body) for name, body in files.items()}
+        mark = _mark(identity, version, stored)
+        created = _create(store, f"{address}/{MARK}", mark) is mark
+    _advance_pointer(store, identity.folder)
+    return Published(address, version, created, numbered)
+
+
+def latest_version(store: ObjectStore, baseline: str, candidate: str) -> int | None:
+    """Version that ``latest`` points to; None where nothing is published yet."""
+    folder = f"{ROOT}/{quote(baseline, safe='')}/{quote(candidate, safe='')}"
+    return _pointed(store, folder) or None
+
+
+def _claim(store: ObjectStore, identity: Identity) -> int:
+    """The version that belongs to ``identity``: an older claim of it, or the first free number."""
+    prefix = f"{identity.folder}/claims/"
+    claimed = _numbers(store, prefix, r"v(\d+)\.json")
+    for number in claimed:
+        if store.get(f"{prefix}v{number}.json") == identity.text:
+            return number
+    number = max(claimed, default=0) + 1
+    while _create(store, f"{prefix}v{number}.json", identity.text) != identity.text:
+        number += 1
+    return number
+
+
+def _create(store: ObjectStore, key: str, body: bytes) -> bytes:
+    """What is under ``key`` now: ``body`` itself where it was created here, else what was there before."""
+    if not store.exists(key):
+        try:
+            if store.put_new(key, body):
+                return body
+        except Exception:
+            # A store answers "exists with another content" by an error of its own; any other one goes on.
+            if not store.exists(key):
+                raise
+    return store.get(key)
+
+
+def _advance_pointer(store: PointerStore, folder: str) -> None:
+    """Let ``latest`` name the highest complete version.
+
+    Checked again after each write: of two publishers that finish at once, the one that wrote last sees the
+    other's version and corrects itself.
+    """
+    while (highest := _highest(store, folder)) > _pointed(store, folder):
+        body = {"version": highest, "address": f"{folder}/v{highest}"}
+        store.replace(f"{folder}/{POINTER}", orjson.dumps(body))
+
+
+def _highest(store: ObjectStore, folder: str) -> int:
+    return max(_numbers(store, f"{folder}/v", rf"(\d+)/{re.escape(MARK)}"), default=0)
+
+
+def _pointed(store: ObjectStore, folder: str) -> int:
+    key = f"{folder}/{POINTER}"
+    return int(orjson.loads(store.get(key))["version"]) if store.exists(key) else 0
+
+
+def _numbers(store: ObjectStore, prefix: str, pattern: str) -> list[int]:
+    found = (re.fullmatch(pattern, item.key.removeprefix(prefix)) for item in store.list(prefix))
+    return sorted(int(match[1]) for match in found if match)
+
+
+def _mark(identity: Identity, version: int, files: Mapping[str, bytes]) -> bytes:
+    digests = {
+        name: {"size_bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+        for name, body in files.items()
+    }
+    body = {
+        "version": version,
+        "identity": asdict(identity),
+        "identity_hash": hashlib.sha256(identity.text).hexdigest(),
+        "files": digests,
+    }
+    return orjson.dumps(body, option=orjson.OPT_INDENT_2)
+
+
+def _with_version(comparison: pa.Table, version: int) -> pa.Table:
+    position = comparison.column_names.index("version")
+    column = pa.repeat(pa.scalar(version, pa.int64()), comparison.num_rows)
+    return comparison.set_column(position, comparison.schema.field("version"), column)
+
+
+def _distinct(table: pa.Table, column: str) -> tuple[str, ...]:
+    return tuple(sorted(set(table[column].unique().to_pylist())))
+
+
+def _one(table: pa.Table, column: str) -> Any:
+    values = table[column].unique().to_pylist()
+    if len(values) != 1:
+        raise PublishError(f"the comparison has {len(values)} values of {column}: {values[:5]}")
+    return values[0]
+
+
+def _members(table: pa.Table, column: str) -> tuple[str, ...]:
+    return tuple(sorted(set(table[column].combine_chunks().flatten().to_pylist())))

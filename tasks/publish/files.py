@@ -1,0 +1,26 @@
+"""A comparison as the files people download."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+
+
+def comparison_parquet(comparison: pa.Table) -> bytes:
+    """Parquet with the contract's types."""
+    sink = pa.BufferOutputStream()
+    pa.parquet.write_table(comparison, sink)
+    return bytes(sink.getvalue())
+
+
+def comparison_csv(comparison: pa.Table) -> bytes:
+    """CSV with a header; null is empty, a list is joined by ``; ``."""
+    for position, field in enumerate(comparison.schema):
+        if pa.types.is_list(field.type):
+            joined = pc.binary_join(comparison.column(position), "; ")
+            comparison = comparison.set_column(position, field.name, joined)
+    sink = pa.BufferOutputStream()
+    pa.csv.write_csv(comparison, sink)
+    return bytes(sink.getvalue())
