@@ -98,9 +98,10 @@ class TimelineEvents:
         events, (start, duration) = timed
         count = len(events)
         args = [event["args"] for event in events]
+        kind = _array((self.types.code(a.get("Task Type", _COMMUNICATION)) for a in args), count)
         self.tasks.add(
             _array((self.names.code(str(event.get("name"))) for event in events), count).astype(np.int32),
-            _array((self.types.code(a.get("Task Type", _COMMUNICATION)) for a in args), count).astype(np.int16),
+            kind.astype(np.int16),
             _array((self._lane(event) for event in events), count).astype(np.int32),
             _array((_number(a.get("Physic Stream Id", a.get("Stream Id"))) for a in args), count),
             _array((_number(a.get("Task Id")) for a in args), count),
