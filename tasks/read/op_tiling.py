@@ -1,0 +1,218 @@
+"""What operators print while they are tiled: dumps of tiling data, and field lines of single operators.
+
+A dump is ``Start to dump tiling info. tilingkey:<k>, tiling data size:<bytes>, content:<u32>,<u32>,…``; it is
+split after 640 characters, and the further chunks are bare number lists of the same thread, function and
+operator. These lines carry no sequence number, so they wait here until a launch claims them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TypeVar
+
+from tasks.read.plog_lines import LogLine
+from tasks.read.tiling_layouts import decode_words
+
+_START = re.compile(r"Start to dump tiling info\. tilingkey:(\d+), tiling data size:(\d+), content:([\d,]*)$")
+_CHUNK = re.compile(r"[\d,]*\d[\d,]*$")
+_UINT32_MAX = (1 << 32) - 1
+WAITING_LIMIT = 4096
+SEARCH_LIMIT = 64
+
+_K = TypeVar("_K")
+
+
+@dataclass(slots=True)
+class OpTiling:
+    """One tiling as its operator printed it. ``size_bytes`` is None where no dump was printed."""
+
+    source_file: str
+    source_line: int
+    pid: int
+    tid: int | None
+    logged_ns: int
+    op_type: str | None
+    op_name: str | None
+    sequence: str | None = None
+    tiling_key: str | None = None
+    size_bytes: int | None = None
+    words: list[int] = field(default_factory=list)
+    fields: dict[str, str] = field(default_factory=dict)
+    claimed: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """True where all words of the dump are there (or there was none)."""
+        return self.size_bytes is None or 4 * len(self.words) == self.size_bytes
+
+    @property
+    def decoded_size_bytes(self) -> int | None:
+        """Size of the tiling data where its layout is known; None elsewhere."""
+        known = self.complete and self.op_type and decode_words(self.op_type, tuple(self.words))
+        return self.size_bytes if known else None
+
+    def all_fields(self) -> dict[str, str]:
+        """Printed and decoded fields by CANN's names; raw words where they cannot be decoded."""
+        if self.size_bytes is None:
+            return dict(self.fields)
+        named = decode_words(self.op_type or "", tuple(self.words)) if self.complete else None
+        if named is None:
+            raw = ",".join(map(str, self.words))
+            return {**self.fields, "tiling_data": raw, "tiling_data_bytes": str(self.size_bytes)}
+        return {**self.fields, **dict(named)}
+
+
+class WaitingTilings:
+    """Tilings of one process that no launch has claimed yet."""
+
+    def __init__(self) -> None:
+        self._by_thread: dict[int | None, deque[OpTiling]] = {}
+        self._by_sequence: dict[str, deque[OpTiling]] = {}
+        self._by_key: dict[tuple[str | None, str | None], deque[OpTiling]] = {}
+        self._all: deque[OpTiling] = deque()
+        self._sequence: dict[int | None, str] = {}
+
+    def enter_sequence(self, tid: int | None, sequence: str) -> None:
+        """The thread now tiles for this call; tilings it prints from here on belong to it."""
+        self._sequence[tid] = sequence
+
+    def start_dump(self, source_file: str, number: int, line: LogLine, op_type: str | None) -> bool:
+        """Take the first chunk of a dump; False where the line is not one."""
+        found = _START.search(line.text)
+        if found is None or (words := _words(found[3], line.cut)) is None:
+            return False
+        tiling = self._last(line.tid)
+        if tiling is None or tiling.size_bytes is not None or tiling.op_type != op_type or tiling.claimed:
+            tiling = self._add(source_file, number, line, op_type)
+        tiling.tiling_key, tiling.size_bytes = found[1], int(found[2])
+        tiling.words = words
+        self._by_key.setdefault((op_type, tiling.tiling_key), deque()).append(tiling)
+        return True
+
+    def add_chunk(self, line: LogLine) -> bool:
+        """Append a further chunk; False where no open dump of this thread and operator takes it."""
+        tiling = self._last(line.tid)
+        if tiling is None or tiling.complete or tiling.op_name != line.op_name:
+            return False
+        if not _CHUNK.match(line.text) or (words := _words(line.text, line.cut)) is None:
+            return False
+        tiling.words.extend(words[: (tiling.size_bytes or 0) // 4 - len(tiling.words)])
+        return True
+
+    def add_fields(
+        self,
+        source_file: str,
+        number: int,
+        line: LogLine,
+        op_type: str | None,
+        fields: dict[str, str],
+        *,
+        begins: bool = False,
+        restates: bool = False,
+    ) -> None:
+        """Take fields of a line. ``begins``: the line opens a tiling; ``restates``: it may repeat fields."""
+        tiling = self._last(line.tid)
+        repeats = tiling is not None and any(
+            name in tiling.fields and not (restates and tiling.fields[name] == value)
+            for name, value in fields.items()
+        )
+        other = tiling is None or tiling.size_bytes is not None or tiling.claimed or tiling.op_type != op_type
+        if tiling is None or begins or repeats or other:
+            tiling = self._add(source_file, number, line, op_type)
+            self._by_key.setdefault((op_type, None), deque()).append(tiling)
+        tiling.fields.update(fields)
+
+    def claim(
+        self, tid: int | None, sequence: str | None, op_type: str | None, key: str, size_bytes: int | None
+    ) -> tuple[OpTiling, str] | None:
+        """The tiling of a launch and how it was found: its thread, its sequence number, or launch order."""
+
+        def fits(tiling: OpTiling) -> bool:
+            return (
+                not tiling.claimed
+                and (tiling.op_type == op_type or None in (op_type, tiling.op_type))
+                and (tiling.tiling_key == key if tiling.tiling_key else tiling.op_type == op_type)
+                and (tiling.size_bytes is None or size_bytes is None or tiling.size_bytes == size_bytes)
+            )
+
+        in_sequence = self._by_sequence.get(sequence or "", ())
+        in_order = (self._by_key.get((op_type, k), ()) for k in (key, None))
+        for how, waiting in (
+            ("thread", islice(reversed(self._by_thread.get(tid, ())), SEARCH_LIMIT)),
+            ("sequence", iter(in_sequence)),
+            ("order", (t for queue in in_order for t in islice(queue, SEARCH_LIMIT))),
+        ):
+            found = next((t for t in waiting if fits(t) and _same_call(t, sequence)), None)
+            if found is not None:
+                found.claimed = True
+                self._drop_claimed(found)
+                return found, how
+        return None
+
+    def adopt(self, other: WaitingTilings, tid: int) -> None:
+        """Take over the unclaimed tilings of thread ``tid`` from another process."""
+        for tiling in list(other._by_thread.get(tid, ())):
+            if not tiling.claimed:
+                self._index(replace(tiling))
+                tiling.claimed = True
+                other._drop_claimed(tiling)
+
+    def evict(self, *, everything: bool = False) -> Iterator[OpTiling]:
+        """Yield unclaimed tilings beyond the limit (all of them with ``everything``), oldest first."""
+        while self._all and (everything or len(self._all) > WAITING_LIMIT or self._all[0].claimed):
+            tiling = self._all.popleft()
+            if not tiling.claimed:
+                tiling.claimed = True
+                self._drop_claimed(tiling)
+                yield tiling
+
+    def _last(self, tid: int | None) -> OpTiling | None:
+        queue = self._by_thread.get(tid)
+        return queue[-1] if queue else None
+
+    def _add(self, source_file: str, number: int, line: LogLine, op_type: str | None) -> OpTiling:
+        tiling = OpTiling(
+            source_file, number, line.pid, line.tid, line.logged_ns, op_type, line.op_name,
+            self._sequence.get(line.tid),
+        )  # fmt: skip
+        self._index(tiling)
+        return tiling
+
+    def _index(self, tiling: OpTiling) -> None:
+        self._by_thread.setdefault(tiling.tid, deque()).append(tiling)
+        if tiling.sequence is not None:
+            self._by_sequence.setdefault(tiling.sequence, deque()).append(tiling)
+        self._all.append(tiling)
+
+    def _drop_claimed(self, tiling: OpTiling) -> None:
+        _prune(self._by_thread, tiling.tid)
+        if tiling.sequence is not None:
+            _prune(self._by_sequence, tiling.sequence)
+        _prune(self._by_key, (tiling.op_type, tiling.tiling_key))
+        _prune(self._by_key, (tiling.op_type, None))
+
+
+def _prune(index: dict[_K, deque[OpTiling]], key: _K) -> None:
+    queue = index.get(key)
+    if queue is None:
+        return
+    while queue and queue[0].claimed:
+        queue.popleft()
+    if not queue:
+        del index[key]
+
+
+def _same_call(tiling: OpTiling, sequence: str | None) -> bool:
+    return tiling.sequence is None or sequence is None or tiling.sequence == sequence
+
+
+def _words(text: str, cut: bool) -> list[int] | None:
+    tokens = [token for token in text.split(",") if token]
+    if cut and tokens and not text.endswith(","):
+        tokens.pop()  # the logger may have cut inside the last number
+    words = [int(token) for token in tokens]
+    return None if any(word > _UINT32_MAX for word in words) else words

@@ -1,0 +1,147 @@
+"""Stream a log of any size and hand out only the lines that carry one of the wanted marker texts.
+
+The markers are found by one Aho–Corasick pass over blocks of several MB; only the lines that have one reach
+Python. A line without a prefix is handed out with the header of the message it continues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from ahocorasick_rs import BytesAhoCorasick, MatchKind
+
+from tasks.read.plog_lines import HEADER, header_census
+
+BLOCK_BYTES = 4 << 20
+# A logger's line has 1 KB; a megabyte without a newline is no log. Its rest is dropped and counted.
+LINE_LIMIT_BYTES = 1 << 20
+_LOOK_BACK_LINES = 64
+
+
+@dataclass(slots=True)
+class ScanCounts:
+    """What went by. ``unclassified`` holds (line, raw text) of lines that look like a header but are none."""
+
+    size_bytes: int = 0
+    lines: int = 0
+    marked_lines: int = 0
+    continued_lines: int = 0
+    orphan_lines: int = 0
+    dropped_bytes: int = 0
+    header_lines: int = 0
+    unclassified: list[tuple[int, bytes]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedLine:
+    """``header`` is the line that starts the message, ``continuation`` the later line of it with the marker.
+
+    ``continuation`` is None where the header line itself has the marker. ``marker`` is the marker's index,
+    ``number`` the physical line that carries it, from 1. ``unterminated``: the file ends inside it.
+    """
+
+    number: int
+    header: bytes
+    marker: int
+    continuation: bytes | None = None
+    unterminated: bool = False
+
+    @property
+    def raw(self) -> bytes:
+        """The physical line that carries the marker."""
+        return self.header if self.continuation is None else self.continuation
+
+
+class MarkerScanner:
+    """Finds lines with markers. Of several markers in one line the first in the given order wins."""
+
+    def __init__(self, markers: Sequence[str], *, block_bytes: int = BLOCK_BYTES) -> None:
+        self._automaton = BytesAhoCorasick([m.encode() for m in markers], matchkind=MatchKind.LeftmostFirst)
+        self._block_bytes = block_bytes
+
+    def scan(self, stream: BinaryIO, counts: ScanCounts, *, census: bool = False) -> Iterator[MarkedLine]:
+        """Yield marked lines in file order; ``counts`` is filled while it runs.
+
+        With ``census`` every header line is counted and every line that only looks like one is kept (slower).
+        """
+        header = b""
+        for block in self._blocks(stream, counts):
+            first_line = counts.lines + 1
+            counts.lines += block.count(b"\n") + (not block.endswith(b"\n"))
+            if census:
+                self._census(block, first_line, counts)
+            yield from self._marked(block, first_line, header, counts)
+            header = _header_before(block, len(block)) or header
+
+    def _blocks(self, stream: BinaryIO, counts: ScanCounts) -> Iterator[bytes]:
+        rest = b""
+        while chunk := stream.read(self._block_bytes):
+            counts.size_bytes += len(chunk)
+            end = chunk.rfind(b"\n") + 1
+            if end:
+                yield rest + chunk[:end]
+                rest = chunk[end:]
+            elif len(rest) < LINE_LIMIT_BYTES:
+                rest += chunk
+            else:
+                counts.dropped_bytes += len(chunk)
+        if rest:
+            yield rest
+
+    def _marked(
+        self, block: bytes, first_line: int, header: bytes, counts: ScanCounts
+    ) -> Iterator[MarkedLine]:
+        number, counted, start, end, best = first_line, 0, -1, -1, -1
+        for marker, at, _ in self._automaton.find_matches_as_indexes(block):
+            if at < end:
+                best = min(best, marker)
+                continue
+            if start >= 0:
+                yield from _message(block, start, end, number, best, header, counts)
+            start = block.rfind(b"\n", max(end, 0), at) + 1
+            end = block.find(b"\n", at)
+            end = len(block) if end < 0 else end
+            number += block.count(b"\n", counted, start)
+            counted, best = start, marker
+        if start >= 0:
+            yield from _message(block, start, end, number, best, header, counts)
+
+    def _census(self, block: bytes, first_line: int, counts: ScanCounts) -> None:
+        good, bad = header_census(block)
+        counts.header_lines += good
+        for at in bad:
+            end = block.find(b"\n", at)
+            line = block[at : end if end >= 0 else len(block)]
+            counts.unclassified.append((first_line + block.count(b"\n", 0, at), line[:LINE_LIMIT_BYTES]))
+
+
+def _message(
+    block: bytes, start: int, end: int, number: int, marker: int, header: bytes, counts: ScanCounts
+) -> Iterator[MarkedLine]:
+    counts.marked_lines += 1
+    line = block[start : min(end, start + LINE_LIMIT_BYTES)].rstrip(b"\r")
+    unterminated = end == len(block)
+    if HEADER.match(line):
+        yield MarkedLine(number, line, marker, unterminated=unterminated)
+        return
+    before = _header_before(block, start) or header
+    if before:
+        counts.continued_lines += 1
+        yield MarkedLine(number, before, marker, line, unterminated)
+    else:
+        counts.orphan_lines += 1
+
+
+def _header_before(block: bytes, end: int) -> bytes:
+    """The nearest header line that ends before ``end``, within a message's reach; else empty."""
+    for _ in range(_LOOK_BACK_LINES):
+        if end <= 0:
+            return b""
+        start = block.rfind(b"\n", 0, end - 1) + 1
+        line = block[start : min(end, start + LINE_LIMIT_BYTES)]
+        if HEADER.match(line):
+            return line
+        end = start
+    return b""
