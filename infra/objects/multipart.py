@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,24 +19,47 @@ def part_bytes(size_bytes: int) -> int:
     return max(PART_BYTES, -(-size_bytes // MAX_PARTS))
 
 
-def part_digests(path: Path) -> list[bytes]:
-    """SHA-256 of each part of the file, in order."""
+@dataclass(frozen=True)
+class Part:
+    """Digests of one part: SHA-256, which the store verifies, and the ETag by which some stores list it."""
+
+    sha256: bytes
+    etag: str
+
+    @property
+    def checksum(self) -> str:
+        """The SHA-256 as S3 writes it."""
+        return base64.b64encode(self.sha256).decode()
+
+    def is_listed_as(self, listed: dict[str, Any]) -> bool:
+        """Whether an entry of ListParts is this part."""
+        if "ChecksumSHA256" in listed:
+            return bool(listed["ChecksumSHA256"] == self.checksum)
+        return bool(listed["ETag"].strip('"') == self.etag)
+
+
+def parts_of(path: Path) -> list[Part]:
+    """Digests of each part of the file, in order."""
     with path.open("rb") as file:
-        return [hashlib.sha256(block).digest() for block in _blocks(file, part_bytes(path.stat().st_size))]
+        return [
+            Part(hashlib.sha256(block).digest(), hashlib.md5(block, usedforsecurity=False).hexdigest())
+            for block in _blocks(file, part_bytes(path.stat().st_size))
+        ]
 
 
-def composite(digests: list[bytes]) -> str:
+def composite(parts: list[Part]) -> str:
     """The checksum S3 stores for an object made of parts: hash of the hashes, then the number of parts."""
-    return f"{_encoded(hashlib.sha256(b''.join(digests)).digest())}-{len(digests)}"
+    digest = hashlib.sha256(b"".join(part.sha256 for part in parts)).digest()
+    return f"{base64.b64encode(digest).decode()}-{len(parts)}"
 
 
-def upload(client: Any, bucket: str, key: str, path: Path, digests: list[bytes]) -> None:
+def upload(client: Any, bucket: str, key: str, path: Path, parts: list[Part]) -> None:
     """Upload ``path`` under ``key`` unless the key exists. Parts that are there already are not sent again.
 
     Raises botocore's ClientError: 412 where the key exists, NoSuchUpload where another process, uploading
     the same file, has completed or aborted the upload.
     """
-    upload_id, present = _resumable(client, bucket, key, digests)
+    upload_id, present = _resumable(client, bucket, key, parts)
     with path.open("rb") as file:
         for number, block in enumerate(_blocks(file, part_bytes(path.stat().st_size)), start=1):
             if number not in present:
@@ -45,14 +69,14 @@ def upload(client: Any, bucket: str, key: str, path: Path, digests: list[bytes])
                     UploadId=upload_id,
                     PartNumber=number,
                     Body=block,
-                    ChecksumSHA256=_encoded(digests[number - 1]),
+                    ChecksumSHA256=parts[number - 1].checksum,
                 )["ETag"]
-    parts = [
-        {"PartNumber": number, "ETag": present[number], "ChecksumSHA256": _encoded(digest)}
-        for number, digest in enumerate(digests, start=1)
+    listed = [
+        {"PartNumber": number, "ETag": present[number], "ChecksumSHA256": part.checksum}
+        for number, part in enumerate(parts, start=1)
     ]
     client.complete_multipart_upload(
-        Bucket=bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": parts}, IfNoneMatch="*"
+        Bucket=bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": listed}, IfNoneMatch="*"
     )
 
 
@@ -71,19 +95,19 @@ def unfinished(client: Any, bucket: str, prefix: str) -> Iterator[dict[str, Any]
         yield from page.get("Uploads", [])
 
 
-def _resumable(client: Any, bucket: str, key: str, digests: list[bytes]) -> tuple[str, dict[int, str]]:
+def _resumable(client: Any, bucket: str, key: str, parts: list[Part]) -> tuple[str, dict[int, str]]:
     """An upload of this very content to go on with: its id and the ETags of its parts by number.
 
     Uploads that hold any foreign part are left alone: another process may be at work on them.
     """
-    expected = {number: _encoded(digest) for number, digest in enumerate(digests, start=1)}
+    expected = dict(enumerate(parts, start=1))
     for item in unfinished(client, bucket, key):
         if item["Key"] != key:
             continue
         pages = client.get_paginator("list_parts").paginate(Bucket=bucket, Key=key, UploadId=item["UploadId"])
-        parts = [part for page in pages for part in page.get("Parts", [])]
-        if parts and all(part.get("ChecksumSHA256") == expected.get(part["PartNumber"]) for part in parts):
-            return item["UploadId"], {part["PartNumber"]: part["ETag"] for part in parts}
+        present = {part["PartNumber"]: part for page in pages for part in page.get("Parts", [])}
+        if present and all(n in expected and expected[n].is_listed_as(p) for n, p in present.items()):
+            return item["UploadId"], {number: part["ETag"] for number, part in present.items()}
     begun = client.create_multipart_upload(Bucket=bucket, Key=key, ChecksumAlgorithm="SHA256")
     return begun["UploadId"], {}
 
@@ -91,7 +115,3 @@ def _resumable(client: Any, bucket: str, key: str, digests: list[bytes]) -> tupl
 def _blocks(file: Any, size_bytes: int) -> Iterator[bytes]:
     while block := file.read(size_bytes):
         yield block
-
-
-def _encoded(digest: bytes) -> str:
-    return base64.b64encode(digest).decode()

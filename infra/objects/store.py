@@ -142,13 +142,13 @@ class ObjectStore:
         return len(keys)
 
     def _put_new_in_parts(self, key: str, path: Path, size_bytes: int) -> bool:
-        digests = multipart.part_digests(path)
-        new = ObjectInfo(key, size_bytes, multipart.composite(digests))
+        parts = multipart.parts_of(path)
+        new = ObjectInfo(key, size_bytes, multipart.composite(parts))
         if self.exists(key):
             self._refuse_unless_same(new, path)
             return False
         try:
-            multipart.upload(self._client, self.bucket, key, path, digests)
+            multipart.upload(self._client, self.bucket, key, path, parts)
         except ClientError as error:
             if code_of(error) not in _BEATEN:
                 raise
