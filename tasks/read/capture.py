@@ -1,0 +1,190 @@
+"""A capture folder of the measuring program → tables: identity, samples, kernels, what each point proved.
+
+A folder that disagrees with its manifest is refused as a whole; a bad row goes to quarantine alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from data_contracts import from_rows, schema
+from tasks.collect.manifest import CaptureError, Manifest, read_manifest, verify
+from tasks.read.origin import Origin
+from tasks.read.quarantine import Refusal, refused_rows
+from tasks.read.result import ReadResult
+from tasks.read.samples import FILE as SAMPLES_FILE
+from tasks.read.samples import read_samples
+from tasks.read.torch_trace import Calls, read_torch_trace
+
+SCHEMA_VERSION = 1
+TRACE_FILE = "profiler/trace.json"
+POINTS_FILE = "points.jsonl"
+
+OBSERVED = pa.schema(
+    [
+        pa.field("capture_id", pa.string(), nullable=False),
+        pa.field("point_id", pa.string(), nullable=False),
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("reason", pa.string()),
+        pa.field("weight_format", pa.string()),
+        pa.field("dispatched_operator", pa.string()),
+        pa.field("strides_x", pa.list_(pa.int64())),
+        pa.field("strides_w", pa.list_(pa.int64())),
+        pa.field("profiled_calls", pa.int64()),
+        pa.field("operator_time_ns", pa.int64()),
+    ]
+)
+"""What a process says of each of its points: measured, failed or unmeasured; one row per (capture, point)."""
+
+_COPIED = (
+    "run_id", "experiment", "arm", "role", "kind", "process_index", "block", "agent", "evidence", "status",
+    "failure_reason", "plan_hash", "method_hash", "method_version", "lease_id", "seed", "started_ns",
+    "ended_ns", "sample_count", "discarded_count",
+)  # fmt: skip
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class CaptureTables:
+    """The tables of one capture. ``observed`` has the schema OBSERVED, the others their contracts."""
+
+    captures: pa.Table
+    samples: pa.Table
+    kernels: pa.Table
+    quarantine: pa.Table
+    observed: pa.Table
+
+
+def read_capture(folder: Path, *, raw_prefix: str) -> CaptureTables:
+    """Read one complete capture; ``raw_prefix`` is where the object store keeps it.
+
+    Raises CaptureError where a file is missing, damaged or lacks a field that identifies the capture.
+    """
+    manifest = read_manifest(folder)
+    verify(folder, manifest)
+    capture, environment, plan = (
+        _document(folder / name) for name in ("capture.json", "environment.json", "plan.json")
+    )
+    captures = _captures(folder, manifest, capture, environment, raw_prefix)
+    origin = _origin(captures)
+    planned = [str(point["point_id"]) for point in plan["points"]]
+    records, refused = _records(folder / POINTS_FILE, origin, planned)
+    identity = {"role": capture["role"], "method_hash": capture["method_hash"]}
+    samples = read_samples(folder / SAMPLES_FILE, origin, identity, planned)
+    kernels = _kernels(folder, origin, records)
+    observed = _observed(origin, records, samples.facts["interval_ns"], capture["failure_reason"])
+    quarantine = pa.concat_tables([refused, samples.quarantine, kernels.quarantine])
+    return CaptureTables(captures, samples.table, kernels.table, quarantine, observed)
+
+
+def _document(path: Path) -> Document:
+    try:
+        document = orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise CaptureError(f"{path}: missing") from None
+    except orjson.JSONDecodeError as error:
+        raise CaptureError(f"{path}: not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise CaptureError(f"{path}: not an object")
+    if document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
+        found = document["schema_version"]
+        raise CaptureError(f"{path}: schema_version {found}; this program reads {SCHEMA_VERSION}")
+    return document
+
+
+def _captures(
+    folder: Path, manifest: Manifest, capture: Document, environment: Document, raw_prefix: str
+) -> pa.Table:
+    try:
+        row = {name: capture[name] for name in _COPIED}
+        row |= {"build": capture["build"]["label"], "build_id": capture["build"]["build_id"]}
+        row |= {name: environment["device"][name] for name in ("host", "device", "device_class")}
+    except (KeyError, TypeError) as error:
+        raise CaptureError(f"{folder}: capture.json or environment.json lacks {error}") from error
+    row |= {
+        "capture_id": manifest.capture_id,
+        "file_count": len(manifest.files),
+        "size_bytes": manifest.size_bytes,
+        "raw_prefix": raw_prefix,
+        "environment": list(_flat(environment)),
+    }
+    return from_rows("captures", [row])
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Leaves of a JSON document as (dotted name, text); list items are numbered, null is left out."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            yield from _flat(item, f"{name}.{key}" if name else str(key))
+    elif value is not None:
+        yield name, value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _origin(captures: pa.Table) -> Origin:
+    row = captures.select(
+        ["capture_id", "run_id", "build", "build_id", "experiment", "arm", "evidence", "process_index"]
+    ).to_pylist()[0]
+    return Origin(**row)
+
+
+def _records(path: Path, origin: Origin, planned: list[str]) -> tuple[dict[str, Document], pa.Table]:
+    """Records of ``points.jsonl`` by point id, and the lines that are none."""
+    records: dict[str, Document] = {}
+    refusals = []
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        fault, record = _record(line, planned)
+        if fault is None and record["point_id"] not in records:
+            records[record["point_id"]] = record
+        else:
+            reason = fault or "the point stands above"
+            text = line.decode("utf-8", "replace")
+            refusals.append(Refusal(POINTS_FILE, number, "record", reason, raw_text=text))
+    return records, refused_rows(origin, "points", refusals)
+
+
+def _record(line: bytes, planned: list[str]) -> tuple[str | None, Document]:
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        return f"not JSON: {error}", {}
+    if not isinstance(record, dict) or record.get("point_id") not in planned:
+        return "point_id is no point of plan.json", {}
+    if record.get("status") not in ("measured", "failed", "unmeasured"):
+        return f"status {record.get('status')!r} is not known", {}
+    return None, record
+
+
+def _kernels(folder: Path, origin: Origin, records: Mapping[str, Document]) -> ReadResult:
+    if not (folder / TRACE_FILE).is_file():
+        return ReadResult(schema("kernels").empty_table(), refused_rows(origin, "kernels", []))
+    calls = {
+        point: Calls(
+            {name: count * record["profiled_calls"] for name, count in record["kernels_per_call"].items()},
+            record["weight_format"],
+        )
+        for point, record in records.items()
+        if record.get("profiled_calls")
+    }
+    return read_torch_trace(folder / TRACE_FILE, TRACE_FILE, origin, calls)
+
+
+def _observed(
+    origin: Origin, records: Mapping[str, Document], interval_ns: Mapping[str, int], failure: str | None
+) -> pa.Table:
+    rows = [
+        {name: record.get(name) for name in OBSERVED.names}
+        | {
+            "capture_id": origin.capture_id,
+            "reason": record["reason"] if record["status"] != "unmeasured" else failure,
+            "operator_time_ns": interval_ns.get(point),
+        }
+        for point, record in records.items()
+    ]
+    return pa.Table.from_pylist(rows, schema=OBSERVED)
