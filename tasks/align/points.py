@@ -10,22 +10,6 @@ from data_contracts import conform, from_rows
 from tasks.align.sql import run
 from tasks.plan.run_document import RunDocument
 
-OBSERVED = pa.schema(
-    [
-        pa.field("capture_id", pa.string(), nullable=False),
-        pa.field("point_id", pa.string(), nullable=False),
-        pa.field("status", pa.string(), nullable=False),
-        pa.field("reason", pa.string()),
-        pa.field("weight_format", pa.string()),
-        pa.field("dispatched_operator", pa.string()),
-        pa.field("strides_x", pa.list_(pa.int64())),
-        pa.field("strides_w", pa.list_(pa.int64())),
-        pa.field("profiled_calls", pa.int64()),
-        pa.field("operator_time_ns", pa.int64()),
-    ]
-)
-"""What a process says of each of its points; one row per (capture, point)."""
-
 _PLANNED_ONLY = ("weight_format", "dispatched_operator", "strides_x", "strides_w")
 
 
@@ -46,6 +30,8 @@ def planned_points(document: RunDocument, experiment: str) -> pa.Table:
 
 def points_table(document: RunDocument, experiment: str, captures: pa.Table, observed: pa.Table) -> pa.Table:
     """``points`` of one experiment: planned rows with what the main processes observed.
+
+    ``observed`` has the schema ``tasks.read.capture.OBSERVED``.
 
     A format or operator counts as proved only where every process observed the same one; otherwise it is null
     and the reason says so. ``captures`` and ``observed`` may hold other experiments; they are ignored.

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from data_contracts import from_rows
-from tasks.align.points import OBSERVED
 from tasks.plan.run_document import RunDocument
+from tasks.read.capture import OBSERVED
 
 
 class Left:

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_contracts import schema
-from tasks.align.points import OBSERVED, points_table
+from tasks.align.points import points_table
 from tasks.align.runs import ControlCount, runs_row
 from tasks.plan.run_document import RunDocument
+from tasks.read.capture import OBSERVED
 from tests.align.left import Left
 
 NO_CONTROL = ControlCount(0, 0, "insufficient")

@@ -1,0 +1,58 @@
+"""Compare two archived builds and publish the verdicts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from prefect import flow, task
+from prefect.artifacts import create_link_artifact, create_table_artifact
+from prefect.cache_policies import NO_CACHE
+
+from flows.requests import CompareRequest
+from infra.archive import open_archive
+from infra.pipeline.compare import Compared, compare_archived
+from infra.settings import load_settings
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a comparison came to: its rows, where it is published, and the report on this host."""
+
+    rows: pa.Table
+    address: str
+    created: bool
+    report: Path
+
+
+@flow(name="compare", flow_run_name="compare {request.baseline} {request.candidate}")
+def compare(request: CompareRequest) -> Comparison:
+    """Judge the candidate against the baseline point by point and publish the table once."""
+    done = judged(request)
+    artifacts(done)
+    return Comparison(done.rows, done.published.address, done.published.created, done.report)
+
+
+@task(name="judge and publish", retries=2, retry_delay_seconds=[2, 10], cache_policy=NO_CACHE)
+def judged(request: CompareRequest) -> Compared:
+    """Compare, validate, store and publish; safe to repeat, so it is retried."""
+    settings = load_settings()
+    with open_archive(settings) as archive:
+        return compare_archived(
+            settings,
+            archive,
+            request.baseline,
+            request.candidate,
+            second_lease=request.second_lease,
+            overrides=request.overrides,
+        )
+
+
+def artifacts(done: Compared) -> None:
+    """Leave the verdicts as a Prefect table and the report as a link."""
+    columns = ["verdict", "experiment", "candidate_arm", "linear", "axis_value", "ratio", "verdict_reason"]
+    worst = done.rows.select(columns).sort_by([("ratio", "descending")]).slice(0, 50)
+    key = "comparison"
+    create_table_artifact(worst.to_pylist(), key=key, description=f"published at {done.published.address}")
+    create_link_artifact(done.report.as_uri(), key=f"{key}-report", link_text="report")

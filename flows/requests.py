@@ -1,0 +1,67 @@
+"""Parameters of the flows, as a person sees them in a form: every field says what it does."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Letter = Annotated[str, Field(pattern=r"^[A-Z]$")]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SweepRequest(_Request):
+    """What to measure, where and how much."""
+
+    experiments: tuple[Letter, ...] = Field(
+        ("A", "B", "C", "D"),
+        min_length=1,
+        description="Experiments: A DynamicQuant, B QuantMatmul, C weight format, D GroupedMatmul",
+    )
+    preset: Literal["smoke", "quick", "full"] = Field(
+        "quick", description="How much is measured: smoke for a look, quick for minutes, full for evidence"
+    )
+    agent: Literal["cpu", "npu", "simulated"] = Field(
+        "cpu",
+        description="What executes: cpu is this machine's reference kernels, npu a device through torch_npu",
+    )
+    build: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$",
+        description="Label of the build under test; without it a label is made from its components",
+    )
+    resume: str | None = Field(
+        None, description="Run id of an interrupted run: what is missing is measured, the rest is as it was"
+    )
+    seed: int = Field(0, ge=0, description="Seed of order and inputs; 0 takes one from the clock")
+    processes: int | None = Field(
+        None, ge=2, le=100, description="Processes per arm, where the preset's number is not wanted"
+    )
+    axis: str | None = Field(None, description="A named list of axis values, for example decode or prefill")
+    point: str | None = Field(None, description="Measure this point alone, by its point_id")
+    arm: str | None = Field(None, description="Measure this arm alone")
+    command: str = Field("", description="The command that asked for it, recorded with the run")
+
+
+class CompareRequest(_Request):
+    """Two builds, or a build and a run: which is slower, and by how much."""
+
+    baseline: str = Field(description="Build label or run id of the baseline")
+    candidate: str = Field(description="Build label or run id of the candidate")
+    second_lease: str | None = Field(
+        None, description="Run id of the candidate measured again, to confirm regressions"
+    )
+    overrides: tuple[str, ...] = Field(
+        (), description="Keys whose difference is to be ignored; recorded on every row they would refuse"
+    )
+
+
+class RegressionRequest(_Request):
+    """A sweep, then its comparison with a baseline."""
+
+    sweep: SweepRequest = Field(description="What to measure")
+    baseline: str = Field(description="Build label or run id to compare with")
+    overrides: tuple[str, ...] = Field((), description="Keys whose difference is to be ignored")

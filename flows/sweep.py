@@ -1,0 +1,78 @@
+"""Sweep: plan, measure, archive, tabulate, analyse, publish. The recipe of every other flow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+
+from flows.requests import SweepRequest
+from infra import progress, spool
+from infra.archive import open_archive
+from infra.lease import Lease, leased
+from infra.pipeline.archive import archive_run
+from infra.pipeline.measure import Batch, batches, measure_batch
+from infra.pipeline.prepare import SweepOptions, prepare
+from infra.pipeline.report import SweepReport, report_run
+from infra.pipeline.tabulate import Tabulated, tabulate_run
+from infra.settings import load_settings
+from infra.spool import RunFolder
+from tasks.plan.experiment import load_experiments
+
+EXPERIMENTS = Path(__file__).parent / "experiments"
+Captures = dict[str, list[tuple[Path, str]]]
+
+
+@flow(name="sweep", flow_run_name="sweep {request.experiments} {request.preset}", retries=0)
+def sweep(request: SweepRequest) -> SweepReport:
+    """Measure experiments on one device, archive the captures, store the tables and publish a report."""
+    settings = load_settings()
+    with open_archive(settings):
+        run_id = request.resume or start(request)
+        folder = spool.find(settings, run_id)
+        todo = list(batches(folder))
+        progress.current().stage("measure", sum(1 for _ in folder.remaining()))
+        with leased(settings, folder.document) as lease:
+            for batch in todo:
+                measure(folder, batch, lease)
+        return publish(tabulated(folder, archived(folder)))
+
+
+@task(name="start", cache_policy=NO_CACHE)
+def start(request: SweepRequest) -> str:
+    """Describe device and build, plan every experiment, and give the run its id."""
+    settings = load_settings()
+    options = SweepOptions(**request.model_dump(exclude={"resume"}))
+    with open_archive(settings) as archive:
+        return prepare(settings, archive, options, load_experiments(EXPERIMENTS)).document.run_id
+
+
+@task(name="measure", task_run_name="measure {batch.experiment} block {batch.block}", cache_policy=NO_CACHE)
+def measure(folder: RunFolder, batch: Batch, lease: Lease) -> int:
+    """Measure one ABBA block; returns how many processes left a complete capture."""
+    return sum(o.status == "complete" for o in measure_batch(load_settings(), folder, batch, lease))
+
+
+@task(name="archive", retries=3, retry_delay_seconds=[1, 5, 20], cache_policy=NO_CACHE)
+def archived(folder: RunFolder) -> Captures:
+    """Store every capture; safe to repeat, so it is retried."""
+    with open_archive(load_settings()) as archive:
+        stored = archive_run(archive, folder)
+    return {letter: [(path, ref.prefix) for path, ref in refs] for letter, refs in stored.items()}
+
+
+@task(name="tabulate", retries=2, retry_delay_seconds=[2, 10], cache_policy=NO_CACHE)
+def tabulated(folder: RunFolder, captures: Captures) -> Tabulated:
+    """Read, align, validate and store the tables; safe to repeat, so it is retried."""
+    settings = load_settings()
+    with open_archive(settings) as archive:
+        return tabulate_run(settings, archive, folder.document, captures)
+
+
+@task(name="publish", retries=2, retry_delay_seconds=[2, 10], cache_policy=NO_CACHE)
+def publish(tables: Tabulated) -> SweepReport:
+    """Analyse the run and publish its report."""
+    settings = load_settings()
+    with open_archive(settings) as archive:
+        return report_run(settings, archive, tables)

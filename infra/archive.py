@@ -1,0 +1,28 @@
+"""The archive of a site: its object store and its tables, reachable for as long as they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from infra.objects import Endpoint, ObjectStore
+from infra.services import store
+from infra.settings import Settings
+from infra.tables import TableStore
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Raw captures and publications as objects, everything derived as tables."""
+
+    endpoint: Endpoint
+    objects: ObjectStore
+    tables: TableStore
+
+
+@contextmanager
+def open_archive(settings: Settings) -> Iterator[Archive]:
+    """The archive of ``settings``; an embedded store is started for the block where none runs."""
+    with store(settings) as endpoint:
+        yield Archive(endpoint, ObjectStore(endpoint), TableStore(endpoint))

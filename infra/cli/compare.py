@@ -1,0 +1,107 @@
+"""`tilewatch compare` and `tilewatch report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from infra import prefect_settings
+from infra.archive import open_archive
+from infra.cli.exits import told
+from infra.cli.output import out, show_table, warn
+from infra.cli.progress import shown
+from infra.settings import load_settings
+
+COLUMNS = (
+    "verdict", "experiment", "candidate_arm", "linear", "axis_value", "allocation_regime", "group_shape",
+    "base_ns", "candidate_ns", "ratio", "ratio_low", "ratio_high", "q_value", "floor_ratio", "confirmed",
+    "verdict_reason", "refused",
+)  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs to ``app``."""
+    app.command()(compare)
+    app.command()(report)
+
+
+def compare(
+    base: Annotated[str, typer.Argument(help="Build label or run id of the baseline.")],
+    candidate: Annotated[str, typer.Argument(help="Build label or run id of the candidate.")],
+    version: Annotated[
+        int | None, typer.Option(min=1, help="Show this published version instead of comparing.")
+    ] = None,
+    second_lease: Annotated[
+        str | None, typer.Option(metavar="RUN", help="The candidate measured again, to confirm regressions.")
+    ] = None,
+    override: Annotated[
+        list[str] | None, typer.Option(help="Ignore a difference in this key; recorded on every row.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all rows as JSON.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print all rows as CSV.")] = False,
+) -> None:
+    """Compare two builds point by point: FASTER, SLOWER, SAME, UNDECIDED or MISSING, and why.
+
+    Published once at comparisons/BASE/CANDIDATE/vN; comparing the same runs again gives the same version.
+    """
+    with told():
+        settings = load_settings()
+        if version is not None:
+            with open_archive(settings) as archive:
+                rows = archive.tables.scan("comparisons", [
+                    ("baseline", "==", base), ("candidate", "==", candidate), ("version", "==", version),
+                ])  # fmt: skip
+            _show(rows, base, candidate, as_json, as_csv)
+            return
+        prefect_settings.apply(settings.home)
+        from flows.compare import compare as compare_flow
+        from flows.requests import CompareRequest
+
+        request = CompareRequest(
+            baseline=base,
+            candidate=candidate,
+            second_lease=second_lease,
+            overrides=tuple(override or ()),
+        )
+        with shown():
+            done = compare_flow(request)
+    _show(done.rows, base, candidate, as_json, as_csv)
+    if not (as_json or as_csv):
+        out.print(f"published: {done.address}{'' if done.created else ' (was there already)'}")
+        out.print(f"report: {done.report}", soft_wrap=True)
+
+
+def report(
+    run: Annotated[str | None, typer.Argument(help="Run id [default: the newest run].")] = None,
+    to: Annotated[Path | None, typer.Option(help="Write the page here [default: below the home folder].")] = None,
+) -> None:
+    """Render the report of an archived run again and print its path."""
+    from infra.errors import TilewatchError
+    from infra.pipeline.report import report_archived
+
+    with told():
+        settings = load_settings()
+        with open_archive(settings) as archive:
+            known = sorted(set(archive.tables.scan("runs", columns=["run_id"])["run_id"].to_pylist()))
+            if not known or (run is not None and run not in known):
+                raise TilewatchError(
+                    f"run {run} is not in the archive" if run else "nothing is archived yet",
+                    "`tilewatch runs` lists what is; `tilewatch run` measures",
+                )
+            out.print(str(report_archived(settings, archive, run or known[-1], to)), soft_wrap=True)
+
+
+def _show(rows: pa.Table, base: str, candidate: str, as_json: bool, as_csv: bool) -> None:
+    if as_json or as_csv:
+        show_table(rows, as_json=as_json, as_csv=as_csv)
+        return
+    from tasks.publish.summary import comparison_summary
+
+    summary = comparison_summary(rows)
+    show_table(rows.select(list(COLUMNS)), title=f"{candidate} against {base}")
+    out.print(summary.sentence, soft_wrap=True)
+    for warning in summary.warnings:
+        warn(warning)

@@ -1,0 +1,61 @@
+"""Exit codes of every verb, and the one place where errors become a sentence instead of a traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from data_contracts import ContractError
+from infra.cli.output import complain
+from infra.errors import (
+    BucketError,
+    CredentialsError,
+    NoSpaceError,
+    QueryError,
+    ServiceError,
+    SettingsError,
+    StoreUnreachableError,
+    TilewatchError,
+)
+from tasks.plan.experiment import ExperimentError
+from tasks.plan.plan import PlanError
+from tasks.plan.run_document import RunDocumentError
+
+OK = 0
+FAILED = 1
+USAGE = 2
+ENVIRONMENT = 3
+INTERRUPTED = 130
+
+MEANINGS = {
+    OK: "done; a sweep whose A/A control failed is stored, flagged and warned about",
+    FAILED: "the work itself failed: a process did not measure, a check disagreed, nothing was found",
+    USAGE: "the request is wrong: unknown verb, option, experiment, column or setting, or not built yet",
+    ENVIRONMENT: "the surroundings are wrong: store unreachable, credentials refused, disk full, no torch",
+    INTERRUPTED: "stopped by ctrl-C; what was measured is kept and the run can be resumed",
+}
+
+_USAGE_ERRORS = (SettingsError, QueryError, ExperimentError, PlanError)
+_ENVIRONMENT_ERRORS = (StoreUnreachableError, CredentialsError, BucketError, NoSpaceError, ServiceError)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Run a verb; an expected error becomes one message on stderr and its exit code."""
+    try:
+        yield
+    except (ExperimentError, PlanError, RunDocumentError, ContractError) as error:
+        complain(str(error))
+        raise typer.Exit(USAGE) from None
+    except TilewatchError as error:
+        complain(str(error), error.hint)
+        raise typer.Exit(code_of(error)) from None
+
+
+def code_of(error: Exception) -> int:
+    """Exit code of an expected error."""
+    if isinstance(error, _USAGE_ERRORS):
+        return USAGE
+    return ENVIRONMENT if isinstance(error, _ENVIRONMENT_ERRORS) else FAILED

@@ -1,0 +1,115 @@
+"""Reading verbs: `query`, `runs`, `show`, `validate`."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import typer
+
+from infra.archive import open_archive
+from infra.cli.exits import FAILED, told
+from infra.cli.output import complain, out, show_rows, show_table
+from infra.errors import TilewatchError
+from infra.settings import load_settings
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: a list of objects.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
+RUN_COLUMNS = (
+    "run_id", "experiment", "build", "preset", "agent", "evidence", "status", "planned_points",
+    "missing_points", "sample_count", "quarantined_rows", "control_status",
+)  # fmt: skip
+POINT_COLUMNS = (
+    "experiment", "arm", "linear", "axis", "axis_value", "allocation_regime", "group_shape", "point_id",
+    "status", "status_reason", "weight_format", "dispatched_operator", "present_processes", "command",
+)  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs to ``app``."""
+    app.command()(query)
+    app.command()(runs)
+    app.command()(show)
+    app.command()(validate)
+
+
+def query(
+    sql: Annotated[str, typer.Argument(help='One statement that reads, e.g. "SELECT * FROM runs".')],
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Ask the tables with SQL (DuckDB). `tilewatch query "SHOW TABLES"` lists them.
+
+    Example: `tilewatch query "SELECT linear, m, median(duration_ns) FROM samples JOIN points USING (run_id,
+    experiment, arm, point_id) GROUP BY ALL"`
+    """
+    with told(), open_archive(load_settings()) as archive:
+        show_table(archive.tables.query(sql), as_json=as_json, as_csv=as_csv)
+
+
+def runs(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """List archived runs, newest first, one line an experiment."""
+    with told(), open_archive(load_settings()) as archive:
+        found = archive.tables.scan("runs", columns=RUN_COLUMNS)
+        found = found.sort_by([("run_id", "descending"), ("experiment", "ascending")])
+        show_table(found, title="Runs", as_json=as_json, as_csv=as_csv)
+
+
+def show(
+    run: Annotated[str, typer.Argument(help="Run id, as `tilewatch runs` lists it.")],
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Show one run: its points with what was proved of each, what is missing and why, how to repeat it."""
+    with told(), open_archive(load_settings()) as archive:
+        head = archive.tables.scan("runs", [("run_id", "==", run)])
+        if not head.num_rows:
+            raise TilewatchError(f"run {run} is not in the archive", "`tilewatch runs` lists what is")
+        points = archive.tables.scan("points", [("run_id", "==", run)], POINT_COLUMNS)
+        points = points.sort_by([(name, "ascending") for name in POINT_COLUMNS[:5]])
+        if not (as_json or as_csv):
+            _show_head(head)
+            points = points.drop_columns(["command"])
+        show_table(points, title="Points", as_json=as_json, as_csv=as_csv)
+
+
+def validate(
+    run: Annotated[str, typer.Argument(help="Run id, as `tilewatch runs` lists it.")],
+    as_json: AsJson = False,
+) -> None:
+    """Check the stored tables of one run against their contracts again; exit 1 where a rule fails."""
+    from data_contracts import table_names
+    from tasks.validate.run import validate_tables
+
+    with told(), open_archive(load_settings()) as archive:
+        names = [t for t in table_names() if t in ("runs", "captures", "points", "samples", "alignments")]
+        names += ["kernels", "cliffs", "ledger"]
+        tables = {t: archive.tables.scan(t, [("run_id", "==", run)]) for t in names}
+        if not tables["runs"].num_rows:
+            raise TilewatchError(f"run {run} is not in the archive", "`tilewatch runs` lists what is")
+        with tempfile.TemporaryDirectory() as work:
+            checks = validate_tables(tables, Path(work)).checks
+        failed = checks.filter(pc.invert(checks["success"]))
+        columns = ["table", "rule", "severity", "success", "row_count", "failed_count", "detail"]
+        if as_json:
+            show_table(checks.select(columns), as_json=True)
+        else:
+            rows = sum(t.num_rows for t in tables.values())
+            out.print(f"{checks.num_rows} rules over {rows} rows of {len(tables)} tables")
+            if failed.num_rows:
+                show_table(failed.select(columns), title="Rules that fail")
+        if failed.num_rows:
+            complain(f"{failed.num_rows} rules fail for run {run}")
+            raise typer.Exit(FAILED)
+
+
+def _show_head(head: pa.Table) -> None:
+    first = head.to_pylist()[0]
+    shown = ("build", "build_id", "device", "host", "agent", "evidence", "preset", "seed", "lease_id")
+    show_rows(("of the run", "value"), [(k, first[k]) for k in shown], title=f"Run {first['run_id']}")
+    show_rows(("component", "version"), sorted(first["build_components"]), title="Build")
+    columns = ["experiment", "status", "status_reason", "planned_points", "missing_points", "command"]
+    show_table(head.select(columns), title="Experiments")

@@ -1,0 +1,97 @@
+"""`tilewatch run`: measure experiments on this machine, or resume an interrupted run."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Annotated, Literal
+
+import typer
+
+from infra import prefect_settings, spool
+from infra.cli.exits import FAILED, INTERRUPTED, told
+from infra.cli.output import complain, err, out, show_table, warn
+from infra.cli.progress import shown
+from infra.settings import load_settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to ``app``."""
+    app.command()(run)
+
+
+def run(
+    experiments: Annotated[
+        list[str] | None,
+        typer.Argument(help="Experiments: A DynamicQuant, B QuantMatmul, C NZ against ND, D GroupedMatmul."),
+    ] = None,
+    preset: Annotated[
+        Literal["smoke", "quick", "full"],
+        typer.Option(help="How much is measured: smoke takes a minute, quick some minutes, full hours."),
+    ] = "quick",
+    agent: Annotated[
+        Literal["cpu", "npu", "simulated"],
+        typer.Option(help="What executes: this CPU's reference kernels, or an NPU through torch_npu."),
+    ] = "cpu",
+    build: Annotated[
+        str | None, typer.Option(help="Label of the build under test [default: made from its components].")
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Go on with an interrupted run; only the rest is measured.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of order and inputs; 0 takes the clock.")] = 0,
+    processes: Annotated[
+        int | None, typer.Option(min=2, max=100, help="Processes per arm [default: the preset's].")
+    ] = None,
+    axis: Annotated[
+        str | None, typer.Option(help="A named list of M instead of the preset's: decode, prefill.")
+    ] = None,
+    point: Annotated[str | None, typer.Option(help="Measure this point_id alone.")] = None,
+    arm: Annotated[str | None, typer.Option(help="Measure this arm alone.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Measure, archive, validate, tabulate and report.
+
+    Every arm is measured by fresh processes in ABBA order. Ctrl-C keeps what is measured and says how to go
+    on. `tilewatch run` without letters runs A B C D.
+    """
+    with told():
+        settings = load_settings()
+        prefect_settings.apply(settings.home)
+        before = set(spool.runs(settings))
+        from flows.requests import SweepRequest
+        from flows.sweep import sweep
+
+        request = SweepRequest(
+            experiments=tuple(experiments or ("A", "B", "C", "D")),
+            preset=preset,
+            agent=agent,
+            build=build,
+            resume=resume,
+            seed=seed,
+            processes=processes,
+            axis=axis,
+            point=point,
+            arm=arm,
+            command=shlex.join(["tilewatch", *sys.argv[1:]]),
+        )
+        try:
+            with shown():
+                report = sweep(request)
+        except KeyboardInterrupt:
+            new = sorted(set(spool.runs(settings)) - before)
+            run_id = resume or (new[-1] if new else None)
+            if run_id is None:
+                err.print("stopped before anything was measured")
+            else:
+                err.print(f"stopped; what was measured is kept. Go on with: tilewatch run --resume {run_id}")
+            raise typer.Exit(INTERRUPTED) from None
+    show_table(report.summary, title=report.sentence, as_json=as_json)
+    for warning in report.warnings:
+        warn(warning)
+    if not as_json:
+        out.print(f"run {report.run_id}, build {report.build}")
+        out.print(f"report: {report.path}", soft_wrap=True)
+    if report.failed:
+        complain("no process of an experiment completed", f"tilewatch show {report.run_id} says why")
+        raise typer.Exit(FAILED)

@@ -1,0 +1,41 @@
+"""Captures of a run into the raw zone, its document first, so that every table can be rebuilt from there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from infra.archive import Archive
+from infra.progress import current
+from infra.spool import RunFolder
+from tasks.collect.archive import CaptureRef, archive_capture
+from tasks.plan.run_document import RunDocument, read_run_document
+
+RUNS = "raw/runs"
+
+
+def archive_run(archive: Archive, folder: RunFolder) -> dict[str, list[tuple[Path, CaptureRef]]]:
+    """Store the run's document and every complete capture; by experiment, folders with their references.
+
+    Idempotent: what is stored already is not sent again.
+    """
+    archive.objects.put_new(document_key(folder.document.run_id), folder.document.to_json())
+    captures = {letter: folder.captures(letter) for letter in folder.document.plans}
+    current().stage("archive", sum(len(c) for c in captures.values()))
+    stored: dict[str, list[tuple[Path, CaptureRef]]] = {}
+    for letter, folders in captures.items():
+        stored[letter] = []
+        for path in folders:
+            stored[letter].append((path, archive_capture(path, archive.objects)))
+            current().advance(f"{letter} {path.name}")
+    return stored
+
+
+def document_key(run_id: str) -> str:
+    """Key of a run's document in the object store."""
+    return f"{RUNS}/{run_id}.json"
+
+
+def archived_document(archive: Archive, run_id: str) -> RunDocument:
+    """The document of an archived run. Raises ObjectMissingError where there is none."""
+    key = document_key(run_id)
+    return read_run_document(archive.objects.get(key), key)

@@ -1,0 +1,136 @@
+"""Compare archived builds: find their runs, judge them, validate, store and publish the verdicts."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.archive import Archive
+from infra.errors import TilewatchError
+from infra.pipeline.content import report_content
+from infra.settings import Settings
+from tasks.analyse.compare import compare_builds
+from tasks.analyse.spread import between_lease_spread
+from tasks.analyse.tables import RunTables
+from tasks.publish.address import Published, publish_comparison
+from tasks.publish.report import render_report
+from tasks.validate.page import render_page
+from tasks.validate.run import validate_tables
+
+TABLES = ("runs", "captures", "points", "samples", "alignments")
+
+
+class NothingToCompareError(TilewatchError):
+    """A name that stands for no archived run, or two that have nothing in common."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A published comparison: its rows and where they are."""
+
+    rows: pa.Table
+    published: Published
+    report: Path
+
+
+def compare_archived(
+    settings: Settings,
+    archive: Archive,
+    baseline: str,
+    candidate: str,
+    *,
+    second_lease: str | None = None,
+    overrides: Sequence[str] = (),
+) -> Compared:
+    """Compare the newest run of each experiment of ``candidate`` with that of ``baseline`` and publish it.
+
+    A name is a run id or a build label. The candidate's run before the newest one of the same build, or
+    ``second_lease``, confirms. The floor between leases comes from all archived runs of builds that were
+    measured more than once on the same device class. Raises NothingToCompareError.
+    """
+    runs = archive.tables.scan("runs")
+    base_ids, candidate_ids = _newest(runs, baseline), _newest(runs, candidate)
+    second_ids = [second_lease] if second_lease else _before(runs, candidate, candidate_ids)
+    if set(base_ids) & set(candidate_ids):
+        raise NothingToCompareError(
+            f"{baseline} and {candidate} stand for the same run", "Name two builds, or two runs"
+        )
+    base, new = _tables(archive, base_ids), _tables(archive, candidate_ids)
+    rows = compare_builds(
+        base,
+        new,
+        baseline=baseline,
+        candidate_name=candidate,
+        overrides=overrides,
+        history=_history(archive, runs, new),
+        second_lease=_tables(archive, second_ids) if second_ids else None,
+    )
+    return _published(settings, archive, rows, base, new)
+
+
+def _newest(runs: pa.Table, name: str) -> list[str]:
+    """Run ids that ``name`` stands for: itself, or of a label the newest run of every experiment."""
+    if name == "@baseline":
+        raise NothingToCompareError(
+            "no baseline is armed", "Name a build label or a run; approving baselines is not built yet"
+        )
+    usable = runs.filter(pc.is_in(runs["status"], value_set=pa.array(["complete", "incomplete"])))
+    if pc.any(pc.equal(usable["run_id"], name)).as_py():
+        return [name]
+    of_label = usable.filter(pc.equal(usable["build"], name))
+    if not of_label.num_rows:
+        labels = ", ".join(sorted(set(runs["build"].to_pylist()))) or "none"
+        raise NothingToCompareError(f"{name} is no archived run and no build", f"Builds in here: {labels}")
+    newest = of_label.group_by("experiment").aggregate([("run_id", "max")])
+    return sorted(set(newest["run_id_max"].to_pylist()))
+
+
+def _before(runs: pa.Table, name: str, newest: Sequence[str]) -> list[str]:
+    """The runs of the same build measured in the lease before: what confirms a verdict."""
+    if name in newest:
+        return []
+    older = runs.filter(
+        pc.and_(
+            pc.and_(pc.equal(runs["build"], name), pc.equal(runs["status"], "complete")),
+            pc.invert(pc.is_in(runs["run_id"], value_set=pa.array(list(newest), pa.string()))),
+        )
+    )
+    latest = older.group_by("experiment").aggregate([("run_id", "max")])
+    return sorted(set(latest["run_id_max"].to_pylist()))
+
+
+def _tables(archive: Archive, run_ids: Sequence[str]) -> RunTables:
+    return RunTables(**{t: archive.tables.scan(t, [("run_id", "in", list(run_ids))]) for t in TABLES})
+
+
+def _history(archive: Archive, runs: pa.Table, candidate: RunTables) -> pa.Table:
+    """Between-lease A/A spread of every archived build on the candidate's device class."""
+    classes = pa.array(sorted(set(candidate.runs["device_class"].to_pylist())), pa.string())
+    alike = runs.filter(pc.is_in(runs["device_class"], value_set=classes))
+    ids = sorted(set(alike.filter(pc.not_equal(alike["status"], "void"))["run_id"].to_pylist()))
+    return between_lease_spread([_tables(archive, ids)])
+
+
+def _published(
+    settings: Settings, archive: Archive, rows: pa.Table, base: RunTables, candidate: RunTables
+) -> Compared:
+    with tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".validate-") as work:
+        validated = validate_tables({"comparisons": rows}, Path(work))
+    kept = validated.tables["comparisons"]
+    page = render_page(validated.results, title="Validation of the comparison", report_href="report.html")
+    report = render_report(report_content(archive, candidate, comparisons=kept, base=base))
+    published = publish_comparison(archive.objects, kept, report, page)
+    stored = published.stamped(kept)
+    archive.tables.write("comparisons", stored)
+    archive.tables.write("quarantine", validated.quarantine)
+    archive.tables.write("checks", validated.checks)
+    folder = settings.home / "reports" / published.address
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.html").write_text(report, encoding="utf-8")
+    (folder / "validation.html").write_text(page, encoding="utf-8")
+    return Compared(stored, published, folder / "report.html")

@@ -1,0 +1,83 @@
+"""Measure what a run still lacks: one fresh process after the other, in the planned order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from infra.lease import Lease
+from infra.progress import current
+from infra.settings import Settings
+from infra.spool import RunFolder
+from tasks.measure.run import Outcome, Progress, measure_process
+from tasks.plan.plan import Plan, Process
+
+START_UP_LIMIT_S = 120.0
+POINT_LIMIT_FACTOR = 6
+POINT_LIMIT_FLOOR_S = 5.0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The processes of one ABBA block of one experiment: ten seconds of work or more."""
+
+    experiment: str
+    block: int
+
+
+def batches(folder: RunFolder) -> Iterator[Batch]:
+    """Batches of the run that lack at least one capture, in order."""
+    seen = set()
+    for letter, process in folder.remaining():
+        if (letter, process.block) not in seen:
+            seen.add((letter, process.block))
+            yield Batch(letter, process.block)
+
+
+def measure_batch(settings: Settings, folder: RunFolder, batch: Batch, lease: Lease) -> list[Outcome]:
+    """Run the processes of ``batch`` that have no capture yet; after a failed one the next begins."""
+    plan = folder.document.plans[batch.experiment]
+    return [
+        _measure(settings, folder, batch.experiment, plan, process, lease)
+        for process in plan.processes
+        if process.block == batch.block and not folder.is_complete(batch.experiment, process)
+    ]
+
+
+def _measure(
+    settings: Settings, folder: RunFolder, experiment: str, plan: Plan, process: Process, lease: Lease
+) -> Outcome:
+    document = folder.document
+    facts = {
+        "run_id": document.run_id,
+        "lease_id": lease.lease_id,
+        "build": {"label": document.build, "build_id": document.build_id},
+        "method": dict(document.method),
+        "method_hash": document.method_hash,
+        "lock_path": str(lease.path),
+    }
+    told = 0.0
+
+    def on_progress(progress: Progress) -> None:
+        nonlocal told
+        share = 0.98 * progress.done / max(progress.total, 1)
+        current().advance(f"{experiment} {process.name}", share - told)
+        told = share
+
+    outcome = measure_process(
+        plan.document(process, facts),
+        folder.capture_folder(experiment, process),
+        python=str(settings.measure_python),
+        timeout_s=_limit_s(plan, process),
+        lock_fd=lease.descriptor,
+        on_progress=on_progress,
+    )
+    current().advance(f"{experiment} {process.name}", 1.0 - told)
+    if outcome.status != "complete":
+        current().note(f"{experiment} {process.name}: {outcome.status}: {outcome.reason}")
+    return outcome
+
+
+def _limit_s(plan: Plan, process: Process) -> float:
+    point_s = max(POINT_LIMIT_FACTOR * plan.amount["max_point_ns"] / 1e9, POINT_LIMIT_FLOOR_S)
+    return START_UP_LIMIT_S + point_s * len(process.points)

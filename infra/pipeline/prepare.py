@@ -1,0 +1,119 @@
+"""Before anything is measured: what device and build this is, and the plan of every experiment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from infra import spool
+from infra.archive import Archive
+from infra.errors import TilewatchError
+from infra.settings import Settings
+from infra.spool import RunFolder
+from tasks.measure.method import default_method, method_hash
+from tasks.measure.run import Description, describe
+from tasks.plan.experiment import Agent, Experiment
+from tasks.plan.plan import Plan, PlanError, Request, make_plan
+from tasks.plan.run_document import RunDocument
+
+EVIDENCE: Mapping[str, str] = {"cpu": "measured", "simulated": "simulated"}
+BUILT_AGENTS = ("cpu",)
+
+
+class BuildLabelError(TilewatchError):
+    """A label that already names another build."""
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What to sweep, as a person asked for it."""
+
+    experiments: Sequence[str]
+    preset: str
+    agent: Agent
+    build: str | None
+    seed: int
+    processes: int | None
+    axis: str | None
+    point: str | None
+    arm: str | None
+    command: str
+
+
+def prepare(
+    settings: Settings, archive: Archive, options: SweepOptions, known: Mapping[str, Experiment]
+) -> RunFolder:
+    """Plan a new run and make its folder in the spool.
+
+    Raises PlanError for an unknown experiment, BuildLabelError where the label names another build in the
+    archive, MeasureError where the measuring interpreter cannot measure.
+    """
+    if options.agent not in BUILT_AGENTS:
+        raise PlanError(f"agent {options.agent} is not built yet; built: {', '.join(BUILT_AGENTS)}")
+    settings.prepare()
+    seed = options.seed or time.time_ns() % 1_000_000_007
+    plans = _plans(options, known, seed)
+    description = describe(str(settings.measure_python), options.agent)
+    label = options.build or _label(options.agent, description)
+    _refuse_taken_label(archive, label, description.build_id)
+    method = default_method(options.agent)
+    document = RunDocument(
+        run_id=spool.new_run_id(),
+        started_ns=time.time_ns(),
+        command=options.command or _command(options),
+        agent=options.agent,
+        evidence=EVIDENCE[options.agent],
+        preset=options.preset,
+        seed=seed,
+        build=label,
+        build_id=description.build_id,
+        components=dict(description.components),
+        host=description.host,
+        device=description.device,
+        device_class=description.device_class,
+        method=method,
+        method_hash=method_hash(method),
+        plans=plans,
+    )
+    return spool.create(settings, document)
+
+
+def _plans(options: SweepOptions, known: Mapping[str, Experiment], seed: int) -> dict[str, Plan]:
+    if unknown := [letter for letter in options.experiments if letter not in known]:
+        raise PlanError(f"no experiment {', '.join(unknown)}; known: {', '.join(known)}")
+    request = Request(
+        preset=options.preset,
+        agent=options.agent,
+        seed=seed,
+        processes=options.processes,
+        axis=options.axis,
+        point=options.point,
+        arm=options.arm,
+    )
+    return {letter: make_plan(known[letter], request) for letter in sorted(set(options.experiments))}
+
+
+def _refuse_taken_label(archive: Archive, label: str, identity: str) -> None:
+    found = archive.tables.scan("runs", [("build", "==", label)], ["build_id"])
+    if others := sorted({b for b in found["build_id"].to_pylist() if b != identity}):
+        raise BuildLabelError(
+            f"label {label} names build {others[0]} in this archive, and this is build {identity}",
+            "Give --build another label; a label stands for one build",
+        )
+
+
+def _label(agent: str, description: Description) -> str:
+    """The label of a build that was not named: agent, the version that matters most, a piece of its hash."""
+    torch = description.components.get("torch", "unknown").split("+")[0]
+    return f"{agent}-torch{torch}-{description.build_id[:6]}"
+
+
+def _command(options: SweepOptions) -> str:
+    words = ["tilewatch", "run", *options.experiments, "--preset", options.preset, "--agent", options.agent]
+    for name in ("build", "processes", "axis", "point", "arm"):
+        if (value := getattr(options, name)) is not None:
+            words += [f"--{name}", str(value)]
+    return " ".join(words)
+
+

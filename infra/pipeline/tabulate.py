@@ -1,0 +1,79 @@
+"""From captures to stored tables: read, align, validate in a process of its own, one commit a table."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.archive import Archive
+from infra.pipeline.archive import archived_document
+from infra.progress import current
+from infra.settings import Settings
+from tasks.collect.fetch import fetch_capture
+from tasks.derive import derive
+from tasks.plan.run_document import RunDocument
+from tasks.validate.run import Validated, validate_tables
+
+
+@dataclass(frozen=True)
+class Tabulated:
+    """The tables of one run as they were stored, and what validation said of them."""
+
+    document: RunDocument
+    tables: dict[str, pa.Table]
+    validation: dict[str, Any]
+
+
+def tabulate_run(
+    settings: Settings,
+    archive: Archive,
+    document: RunDocument,
+    captures: Mapping[str, Sequence[tuple[Path, str]]],
+) -> Tabulated:
+    """Derive, validate and store every table of a run. Writing twice leaves each row once."""
+    current().stage("read, validate, store", 3)
+    derived = derive(document, captures)
+    current().advance("read")
+    quarantine = derived.pop("quarantine")
+    with tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".validate-") as work:
+        validated = validate_tables(derived, Path(work))
+    tables = _with_quarantine(validated, quarantine)
+    current().advance("validate")
+    archive.tables.write_run(tables)
+    current().advance("store")
+    return Tabulated(document, tables, validated.results)
+
+
+def rebuild_run(settings: Settings, archive: Archive, run_id: str) -> Tabulated:
+    """Rebuild every table of an archived run from its raw captures alone."""
+    document = archived_document(archive, run_id)
+    known = archive.tables.scan("captures", [("run_id", "==", run_id)], ["experiment", "raw_prefix"])
+    with tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".rebuild-") as work:
+        captures: dict[str, list[tuple[Path, str]]] = {letter: [] for letter in document.plans}
+        for row in known.to_pylist():
+            target = Path(work) / row["raw_prefix"].rsplit("/", 1)[-1]
+            fetch_capture(archive.objects, row["raw_prefix"], target)
+            captures[row["experiment"]].append((target, row["raw_prefix"]))
+        return tabulate_run(settings, archive, document, captures)
+
+
+def _with_quarantine(validated: Validated, from_readers: pa.Table) -> dict[str, pa.Table]:
+    """Stored tables with the quarantine of both stages; ``runs`` counts what validation refused as well."""
+    tables = dict(validated.tables)
+    refused = {
+        row["values"]: row["counts"] for row in pc.value_counts(validated.quarantine["run_id"]).to_pylist()
+    }
+    runs = tables["runs"]
+    more = pa.array([refused.get(run, 0) for run in runs["run_id"].to_pylist()], pa.int64())
+    index = runs.schema.get_field_index("quarantined_rows")
+    counted = pc.add(runs["quarantined_rows"], more)
+    tables["runs"] = runs.set_column(index, runs.schema.field(index), counted)
+    tables["quarantine"] = pa.concat_tables([from_readers, validated.quarantine])
+    tables["checks"] = validated.checks
+    return tables

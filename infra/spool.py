@@ -1,0 +1,91 @@
+"""The local spool: a folder a run, holding its document and its captures until they are archived."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ulid import ULID
+
+from infra.errors import NoSpaceError, TilewatchError
+from infra.settings import Settings
+from tasks.plan.plan import Process
+from tasks.plan.run_document import RunDocument, read_run_document
+
+
+class SpoolError(TilewatchError):
+    """A run that is not in the spool; the hint names the runs that are."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run in the spool."""
+
+    path: Path
+    document: RunDocument
+
+    def capture_folder(self, experiment: str, process: Process) -> Path:
+        """Folder that the process leaves its capture in."""
+        return self.path / experiment / process.name
+
+    def is_complete(self, experiment: str, process: Process) -> bool:
+        """True where the process has left a manifest, which is written last."""
+        return (self.capture_folder(experiment, process) / "manifest.json").is_file()
+
+    def captures(self, experiment: str) -> list[Path]:
+        """Folders of this experiment's complete captures, in measuring order."""
+        return [
+            self.capture_folder(experiment, process)
+            for process in self.document.plans[experiment].processes
+            if self.is_complete(experiment, process)
+        ]
+
+    def remaining(self) -> Iterator[tuple[str, Process]]:
+        """Processes that have not left a complete capture, in measuring order."""
+        for letter, plan in self.document.plans.items():
+            yield from ((letter, p) for p in plan.processes if not self.is_complete(letter, p))
+
+
+def new_run_id() -> str:
+    """A new ULID: sorts by time of creation."""
+    return str(ULID())
+
+
+def create(settings: Settings, document: RunDocument) -> RunFolder:
+    """Make the folder of a new run. Raises NoSpaceError or SpoolError where it cannot be written."""
+    path = settings.spool_folder / document.run_id
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        _write_once(path / "run.json", document.to_json())
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise NoSpaceError(f"no space left for the spool at {path}", "Free space, then resume") from error
+        raise SpoolError(f"the spool at {path} cannot be written: {error.strerror}") from error
+    return RunFolder(path, document)
+
+
+def find(settings: Settings, run_id: str) -> RunFolder:
+    """The run ``run_id`` in the spool. Raises SpoolError naming the runs that can be resumed."""
+    path = settings.spool_folder / run_id
+    if not (path / "run.json").is_file():
+        known = ", ".join(runs(settings)) or "none"
+        raise SpoolError(f"run {run_id} is not in the spool of this host", f"Runs that are: {known}")
+    return RunFolder(path, read_run_document((path / "run.json").read_bytes(), path / "run.json"))
+
+
+def runs(settings: Settings) -> list[str]:
+    """Runs in the spool, oldest first."""
+    folder = settings.spool_folder
+    return sorted(p.parent.name for p in folder.glob("*/run.json")) if folder.is_dir() else []
+
+
+def _write_once(path: Path, data: bytes) -> None:
+    part = path.with_suffix(".part")
+    with part.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    part.replace(path)

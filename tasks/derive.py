@@ -1,0 +1,71 @@
+"""Everything to the right of ``collect``: from raw captures to every derived table of a run.
+
+Pure: the same document and captures give the same tables, so a run can be rebuilt from raw at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from data_contracts import schema
+from tasks.align.alignments import alignments_table
+from tasks.align.points import points_table
+from tasks.align.runs import ControlCount, runs_row
+from tasks.analyse.control import control, control_table
+from tasks.analyse.tables import RunTables
+from tasks.plan.run_document import RunDocument
+from tasks.read.capture import OBSERVED, CaptureTables, read_capture
+
+PER_CAPTURE = ("captures", "samples", "kernels", "quarantine")
+
+
+def derive(
+    document: RunDocument, captures: Mapping[str, Sequence[tuple[Path, str]]]
+) -> dict[str, pa.Table]:
+    """All tables of one run. ``captures`` gives per experiment its capture folders and their raw prefixes.
+
+    Raises CaptureError for a folder whose files disagree with its manifest; bad rows go to ``quarantine``.
+    """
+    parts = [_experiment(document, letter, captures.get(letter, ())) for letter in document.plans]
+    return {name: pa.concat_tables([part[name] for part in parts]) for name in parts[0]}
+
+
+def _experiment(
+    document: RunDocument, letter: str, folders: Sequence[tuple[Path, str]]
+) -> dict[str, pa.Table]:
+    read = [read_capture(folder, raw_prefix=prefix) for folder, prefix in folders]
+    tables = {name: _joined(name, read) for name in PER_CAPTURE}
+    observed = pa.concat_tables([OBSERVED.empty_table(), *(r.observed for r in read)])
+    tables["points"] = points_table(document, letter, tables["captures"], observed)
+    tables["tilings"] = schema("tilings").empty_table()
+    tables["alignments"] = alignments_table(
+        tables["points"], tables["captures"], observed, tables["kernels"], tables["tilings"]
+    )
+    tables["runs"] = runs_row(
+        document,
+        letter,
+        tables,
+        observed,
+        quarantined_rows=tables["quarantine"].num_rows,
+        control=_control(document, tables),
+    )
+    return tables
+
+
+def _joined(name: str, read: Sequence[CaptureTables]) -> pa.Table:
+    return pa.concat_tables([schema(name).empty_table(), *(getattr(r, name) for r in read)])
+
+
+def _control(document: RunDocument, tables: Mapping[str, pa.Table]) -> ControlCount:
+    sides = RunTables(
+        runs=pa.table({"run_id": [document.run_id]}),
+        captures=tables["captures"],
+        points=tables["points"],
+        samples=tables["samples"],
+        alignments=tables["alignments"],
+    )
+    counted = control(control_table(sides))
+    return ControlCount(counted.pairs, counted.false_pairs, counted.status)
