@@ -59,6 +59,31 @@ class SpreadLimits:
     """Weight, in leases, of the experiment's pooled spread against a point's own few leases."""
 
 
+@dataclass(frozen=True)
+class CliffLimits:
+    """When a step along an axis is a cliff, and of which class."""
+
+    deviations: float = 5.0
+    """Median absolute deviations that the one-step ratio must leave the local trend by (design 8)."""
+    relative_floor: float = 0.02
+    """The effect floor of comparisons holds for steps too."""
+    absolute_floor_ns: float = 100.0
+    """As in comparisons: five 20 ns device ticks."""
+    certain_rise: float = 0.15
+    """Enough by itself: the scatter of a comb is the comb. Also the floor where a point has one value, since
+    it shows no noise (label rule of the public reference triples)."""
+    noise_multiple: float = 4.5
+    """Standard errors of the step by process values: at most 2 false steps in 2,500 with six processes."""
+    neighbours: int = 2
+    """Steps on either side that make the local trend; more would reach over the next tile boundary."""
+    remaining: float = 0.5
+    """Share of the rise that must remain at the next aligned value: step; less: comb or spike."""
+    alignment: int = 16
+    """Rows of a cube fractal: the next multiple is where a comb is back on its base line."""
+    comb_teeth: int = 2
+    """Returning rises of one curve from which on it is a comb, not a spike."""
+
+
 def limits_hash(*limits: Any) -> str:
     """16 hex digits over the names and values of frozen limit dataclasses, with ANALYSIS_VERSION."""
     body = {type(one).__name__: asdict(one) for one in limits}

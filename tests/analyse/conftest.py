@@ -128,6 +128,15 @@ def run_tables(
     )
 
 
+def aligned(tables: RunTables, columns: Fill) -> RunTables:
+    """``tables`` with one alignment a point; ``columns`` gives its tiling fields (arrays in point order)."""
+    names = ("run_id", "build", "build_id", "experiment", "arm", "point_id", "evidence")
+    held = {name: tables.points[name].combine_chunks() for name in names}
+    fill = {"status": "aligned", "calls": 5, "kernel_count": 5, "expected_kernel_count": 5, **columns}
+    alignments = table("alignments", tables.points.num_rows, {**held, **fill})
+    return RunTables(tables.runs, tables.captures, tables.points, tables.samples, alignments)
+
+
 def shuffled(tables: RunTables, seed: int) -> RunTables:
     """The same tables with their rows in another order."""
     draw = np.random.default_rng(seed)
@@ -147,6 +156,11 @@ def make_run() -> Callable[..., RunTables]:
 @pytest.fixture
 def make_table() -> Callable[..., pa.Table]:
     return table
+
+
+@pytest.fixture
+def align() -> Callable[[RunTables, Fill], RunTables]:
+    return aligned
 
 
 @pytest.fixture

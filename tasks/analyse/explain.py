@@ -1,0 +1,171 @@
+"""Cliffs with their cause: what the tiling records on both sides say, in a sentence with numbers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from data_contracts import from_rows
+from tasks.analyse.cliffs import Cliff, find_cliffs, steps
+from tasks.analyse.curves import Curves, curves
+from tasks.analyse.limits import ANALYSIS_VERSION, CliffLimits
+from tasks.analyse.tables import RunTables
+from tasks.analyse.tiling_records import Records, field_changes, observed, predicted, unit_counts
+
+_AXIS = {"m": "M", "m_e": "M_e"}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a boundary is a cliff: explained, unexplained or silent, from which records, and in words."""
+
+    verdict: str
+    evidence: str
+    changed: tuple[str, ...]
+    words: str
+
+
+def cliff_table(
+    tables: RunTables, *, limits: CliffLimits | None = None, predictions: pa.Table | None = None
+) -> pa.Table:
+    """Cliffs of every run and curve with their explanation, and silent tiling changes: a ``cliffs`` table.
+
+    ``predictions`` (experiment, arm, point_id and the tiling columns of ``alignments``) is only read where no
+    observed record stands on both sides, and such a row says that it rests on prediction.
+    """
+    limits = limits or CliffLimits()
+    rows: list[dict[str, Any]] = []
+    for run in tables.distinct("run_id"):
+        rows += _run_rows(tables.only("run_id", [run]), limits, predictions)
+    return from_rows("cliffs", rows)
+
+
+def _run_rows(tables: RunTables, limits: CliffLimits, predictions: pa.Table | None) -> list[dict[str, Any]]:
+    found = curves(tables)
+    if not found.rows.num_rows:
+        return []
+    seen = observed(found.rows, tables.alignments)
+    sources = [seen] if predictions is None else [seen, predicted(found.rows, predictions)]
+    agents = tables.distinct("agent")
+    rows = []
+    for cliff in find_cliffs(found, limits):
+        why = explain(found, cliff, sources, agents)
+        rows.append(_row(found, cliff, why))
+    for cliff in _silent(found, seen, limits):
+        changes = field_changes(seen, cliff.low, _neighbours(found, cliff.low))
+        words = ", ".join(f"{name} {old}→{new}" for name, (old, new) in changes.items())
+        changed = tuple(f"{name}: {old} -> {new}" for name, (old, new) in changes.items())
+        why = Explanation("silent", "observed", changed, f"{words}; no step in latency")
+        rows.append(_row(found, cliff, why))
+    return rows
+
+
+def _silent(found: Curves, seen: Records, limits: CliffLimits) -> list[Cliff]:
+    """Steps that stay on the trend although the observed tiling changes."""
+    every = steps(found, limits)
+    quiet = (np.abs(every.excess) <= every.threshold) & seen.structure_changes()[every.low]
+    return [
+        Cliff(
+            int(every.low[i]), int(found.axis[every.low[i]]), int(found.axis[every.low[i] + 1]),
+            float(every.ratio[i]), float(every.trend_ratio[i]), "none", (),
+        )
+        for i in np.flatnonzero(quiet)
+    ]  # fmt: skip
+
+
+def explain(found: Curves, cliff: Cliff, sources: list[Records], agents: tuple[str, ...] = ()) -> Explanation:
+    """Explain one cliff from the first of ``sources`` (observed before predicted) known on both sides.
+
+    A changed tiling field explains; so does a derived unit count that moves the way the latency does.
+    """
+    if "no_tiling" in {sources[0].table["status"][row].as_py() for row in (cliff.low, cliff.low + 1)}:
+        agent = agents[0] if len(agents) == 1 else "cpu"
+        return Explanation("unexplained", "none", (), f"no tiling record exists for the {agent} agent")
+    known = [records for records in sources if records.known(cliff.low)]
+    if not known:
+        return Explanation("unexplained", "none", (), _why_unknown(sources[0], cliff.low))
+    return _from_records(found, cliff, known[0])
+
+
+def _from_records(found: Curves, cliff: Cliff, records: Records) -> Explanation:
+    changes = field_changes(records, cliff.low, _neighbours(found, cliff.low))
+    points = found.rows.select(["m", "m_e", "max_m_e", "n", "group_list"]).slice(cliff.low, 2).to_pylist()
+    units = _unit_changes(records, cliff, points)
+    parts = [f"{name} {old}→{new}" for name, (old, new) in changes.items()]
+    base_m = records.table["base_m"][cliff.low].as_py()
+    if units and "base_m" not in changes and base_m is not None:
+        parts.append(f"base_m stays {base_m}")
+    parts += [f"{name} {old}→{new}" for name, (old, new) in units.items()]
+    changed = [f"{name}: {old} -> {new}" for name, (old, new) in {**changes, **units}.items()]
+    verdict = "explained" if changes or units else "unexplained"
+    words = ", ".join(parts) or _same(records, cliff.low)
+    if records.evidence == "predicted":
+        words += " (by prediction alone; no tiling record was observed)"
+    return Explanation(verdict, records.evidence, tuple(changed), words)
+
+
+def _unit_changes(
+    records: Records, cliff: Cliff, points: list[Mapping[str, Any]]
+) -> dict[str, tuple[int, int]]:
+    """Unit counts that cross an integer in the direction of the latency."""
+    old = unit_counts(records, cliff.low, points[0])
+    new = unit_counts(records, cliff.low + 1, points[1])
+    slower = cliff.ratio > cliff.trend_ratio
+    return {
+        name: (old[name], new[name])
+        for name in old
+        if name in new and new[name] != old[name] and (new[name] > old[name]) == slower
+    }
+
+
+def _same(records: Records, low: int) -> str:
+    shown = [
+        f"{name} {records.table[name][low].as_py()}"
+        for name in ("tiling_key", "base_m", "block_dim")
+        if records.table[name][low].is_valid
+    ]
+    return f"the tiling record is the same on both sides ({', '.join(shown)})"
+
+
+def _why_unknown(records: Records, low: int) -> str:
+    for row in (low, low + 1):
+        status, reason = records.table["status"][row].as_py(), records.table["reason"][row].as_py()
+        if status is not None and status != "aligned":
+            return f"unaligned: {reason or 'no tiling record was observed'}"
+    return "no tiling record was observed on both sides"
+
+
+def _neighbours(found: Curves, low: int) -> tuple[bool, bool]:
+    curve, last = found.index[low], len(found.index) - 1
+    return (low > 0 and bool(found.index[low - 1] == curve)), (
+        low + 2 <= last and bool(found.index[low + 2] == curve)
+    )
+
+
+def _row(found: Curves, cliff: Cliff, why: Explanation) -> dict[str, Any]:
+    same = ("build", "build_id", "run_id", "experiment", "arm", "curve", "axis", "evidence")
+    point = {name: found.rows[name][cliff.low].as_py() for name in same}
+    place = (*(point[n] for n in same), cliff.before, cliff.after)
+    head = f"{_AXIS.get(point['axis'], point['axis'])} {cliff.before}→{cliff.after}: ×{cliff.ratio:.2f}"
+    return {
+        **point,
+        "cliff_id": hashlib.sha256(repr(place).encode()).hexdigest()[:16],
+        "before": cliff.before,
+        "after": cliff.after,
+        "before_ns": float(found.value_ns[cliff.low]),
+        "after_ns": float(found.value_ns[cliff.low + 1]),
+        "ratio": cliff.ratio,
+        "trend_ratio": cliff.trend_ratio,
+        "class": cliff.kind,
+        "explanation": why.verdict,
+        "explanation_evidence": why.evidence,
+        "changed_fields": list(why.changed),
+        "sentence": f"{head}; {why.words}",
+        "measure_next": list(cliff.measure_next),
+        "analysis_version": ANALYSIS_VERSION,
+    }

@@ -1,0 +1,121 @@
+"""Tiling records beside the points of a curve, and the unit counts that follow from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.analyse.cliffs import Mask
+from tasks.analyse.tables import sql
+
+STRUCTURE = ("kernel_op_type", "tiling_key", "base_m", "base_n", "base_k", "stream_k", "aiv_aic_ratio")
+"""What the host tiling chose; a change of any of these changes how the work is cut or which kernel runs."""
+
+SCALED = ("block_dim", "used_core_num")
+"""Counts that may simply grow with the axis: a cause only where they do not also change next to it."""
+
+_JOINED = """
+SELECT {columns} FROM (SELECT *, row_number() OVER () AS place FROM rows) r
+LEFT JOIN records a USING (experiment, arm, point_id) ORDER BY place
+"""
+
+
+@dataclass(frozen=True)
+class Records:
+    """Tiling records aligned with the rows of a curve; null where a point has none."""
+
+    evidence: str
+    table: pa.Table
+
+    def known(self, low: int) -> bool:
+        """True where both sides of the step from row ``low`` have a record."""
+        return self._valid(low) and self._valid(low + 1)
+
+    def _valid(self, row: int) -> bool:
+        return any(self.table[name][row].is_valid for name in ("tiling_key", "base_m", "block_dim"))
+
+    def structure_changes(self) -> Mask:
+        """For each row: whether STRUCTURE differs, known on both sides, between it and the next row."""
+        changed = np.zeros(self.table.num_rows, dtype=bool)
+        for name in STRUCTURE:
+            column = self.table[name].combine_chunks()
+            differs = pc.fill_null(pc.not_equal(column[:-1], column[1:]), False)
+            changed[:-1] |= differs.to_numpy(zero_copy_only=False)
+        return changed
+
+
+def observed(rows: pa.Table, alignments: pa.Table) -> Records:
+    """Observed records of ``alignments`` (one run) for the rows of ``curves``."""
+    return Records("observed", _beside(rows, alignments))
+
+
+def predicted(rows: pa.Table, predictions: pa.Table) -> Records:
+    """Predicted records: a table with experiment, arm, point_id and the tiling columns of alignments."""
+    return Records("predicted", _beside(rows, predictions))
+
+
+def _beside(rows: pa.Table, records: pa.Table) -> pa.Table:
+    wanted = ("status", "reason", "agent", *STRUCTURE, *SCALED, "fields")
+    columns = ", ".join(
+        f"a.{name}::VARCHAR AS {name}" if name in records.column_names and name != "fields"
+        else f"a.{name}" if name in records.column_names else f"NULL::VARCHAR AS {name}"
+        for name in wanted
+    )  # fmt: skip
+    keys = rows.select(["experiment", "arm", "point_id"])
+    return sql(_JOINED.format(columns=columns), {"rows": keys, "records": records})
+
+
+def field_changes(records: Records, low: int, same_curve: tuple[bool, bool]) -> dict[str, tuple[str, str]]:
+    """Tiling fields that differ between rows ``low`` and ``low + 1``, as name → (before, after).
+
+    ``same_curve`` says whether the rows before and after the pair belong to its curve. A scaled count or an
+    operator's own field that also changes at every neighbouring step moves with the axis and is left out.
+    """
+    sides = [_values(records, low), _values(records, low + 1)]
+    beside = []
+    if same_curve[0]:
+        beside.append((_values(records, low - 1), sides[0]))
+    if same_curve[1]:
+        beside.append((sides[1], _values(records, low + 2)))
+    changes = {}
+    for name in sides[0].keys() & sides[1].keys():
+        old, new = sides[0][name], sides[1][name]
+        moves = bool(beside) and all(a.get(name) != b.get(name) for a, b in beside)
+        if old != new and (name in STRUCTURE or not moves):
+            changes[name] = (old, new)
+    order = {name: place for place, name in enumerate(STRUCTURE + SCALED)}
+    return dict(sorted(changes.items(), key=lambda item: (order.get(item[0], len(order)), item[0])))
+
+
+def _values(records: Records, row: int) -> dict[str, str]:
+    record = {name: records.table[name][row].as_py() for name in STRUCTURE + SCALED}
+    own = {f"{name}": value for name, value in (records.table["fields"][row].as_py() or ())}
+    return {name: value for name, value in {**own, **record}.items() if value is not None}
+
+
+def unit_counts(records: Records, row: int, point: Mapping[str, Any]) -> dict[str, int]:
+    """Blocks along M of the fullest expert (or of the matrix), blocks in all, rounds over the cores.
+
+    blocks = Σ over experts ⌈M_e/base_m⌉ · ⌈N/base_n⌉ and rounds = ⌈blocks/cores⌉; what the record does not
+    hold leaves its counts out.
+    """
+    values = _values(records, row)
+    base_m, base_n = (int(values.get(name, 0)) for name in ("base_m", "base_n"))
+    cores = int(values.get("used_core_num") or values.get("block_dim") or 0)
+    grouped = bool(point["group_list"]) or point["m_e"] is not None
+    per_expert = [int(m) for m in point["group_list"] or [point["max_m_e"] or point["m_e"] or point["m"]]]
+    counts: dict[str, int] = {}
+    if base_m:
+        blocks = [-(-m // base_m) for m in per_expert]
+        counts["blocks per expert" if grouped else "blocks along M"] = max(blocks)
+        if base_n and point["n"]:
+            total = sum(blocks) * -(-int(point["n"]) // base_n)
+            counts["blocks"] = total
+            if cores:
+                counts["rounds"] = -(-total // cores)
+    return counts

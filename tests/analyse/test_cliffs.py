@@ -1,0 +1,203 @@
+"""Cliffs along an axis: planted steps, combs, spikes and drops, and the public reference triples."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from tasks.analyse.cliffs import find_cliffs, measure_next
+from tasks.analyse.curves import Curves, curves, grouped_median
+from tasks.analyse.explain import cliff_table
+from tasks.analyse.tables import AnalysisError
+
+FILES = {
+    "h100_trtllm_1.3.0rc20": "h100_sxm_gemm_trtllm_1.3.0rc20_gemm_perf",
+    "h100_vllm_0.19.0": "h100_sxm_gemm_vllm_0.19.0_gemm_perf",
+}
+
+
+def measured(make_run: Any, axis: list[int], ideal_ns: Any, seed: int = 1, noise: float = 0.004) -> Any:
+    """A run along ``axis`` with six noisy processes a point."""
+    draw = np.random.default_rng(seed)
+    values = np.asarray(ideal_ns, dtype=float)[:, None] * np.exp(noise * draw.normal(size=(len(axis), 6)))
+    return make_run(values, axis_values=axis)
+
+
+def found(tables: Any) -> list[tuple[int, int, str]]:
+    return [(c.before, c.after, c.kind) for c in find_cliffs(curves(tables))]
+
+
+def test_a_planted_step_is_found_at_its_place_and_classed(make_run: Any) -> None:
+    axis = list(range(120, 150))
+    ideal = [20_000 * (1.78 if m > 128 else 1.0) for m in axis]
+    assert found(measured(make_run, axis, ideal)) == [(128, 129, "step")]
+
+
+def test_a_step_down_is_a_drop(make_run: Any) -> None:
+    axis = list(range(120, 150))
+    ideal = [20_000 * (0.8 if m > 128 else 1.0) for m in axis]
+    assert found(measured(make_run, axis, ideal)) == [(128, 129, "drop")]
+
+
+def test_an_alignment_comb_is_one_comb_a_tooth_and_its_falls_are_no_cliffs(make_run: Any) -> None:
+    axis = [16, 17, 32, 33, 48, 49, 64, 65, 80]
+    ideal = [20_000 * (1.25 if m % 16 else 1.0) for m in axis]
+    assert found(measured(make_run, axis, ideal)) == [(m, m + 1, "comb") for m in (16, 32, 48, 64)]
+
+
+def test_a_comb_on_a_dense_axis_rises_once_a_tooth(make_run: Any) -> None:
+    axis = list(range(64, 97))
+    ideal = [20_000 * (1.25 if m % 16 else 1.0) for m in axis]
+    assert found(measured(make_run, axis, ideal)) == [(64, 65, "comb"), (80, 81, "comb")]
+
+
+def test_a_single_point_above_its_neighbours_is_a_spike(make_run: Any) -> None:
+    axis = list(range(40, 60))
+    ideal = [20_000 * (1.3 if m == 50 else 1.0) for m in axis]
+    assert found(measured(make_run, axis, ideal)) == [(49, 50, "spike")]
+
+
+def test_growth_of_work_is_no_cliff_on_dense_and_on_doubling_axes(make_run: Any) -> None:
+    for axis in (list(range(1, 129)), [1, 2, 4, 8, 16, 32, 64, 128, 256]):
+        for ideal in (
+            [9_000 + 150 * m for m in axis],
+            [max(12_000, 300 * m) for m in axis],
+            [5_000 * m**0.7 for m in axis],
+        ):
+            assert found(measured(make_run, axis, ideal)) == []
+
+
+def test_a_step_inside_a_gap_is_unrefined_and_asks_for_its_ends_and_middle(make_run: Any) -> None:
+    axis = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    ideal = [20_000 * (1.78 if m > 32 else 1.0) for m in axis]
+    (cliff,) = find_cliffs(curves(measured(make_run, axis, ideal)))
+    assert (cliff.before, cliff.after, cliff.kind) == (32, 64, "unrefined")
+    assert cliff.measure_next == (33, 48, 49, 63)
+
+
+def test_a_boundary_asks_for_the_value_before_and_the_next_aligned_one() -> None:
+    assert measure_next(128, 129, np.array([96, 128, 129, 160])) == (127, 144)
+    assert measure_next(128, 129, np.array([127, 128, 129, 144])) == ()
+
+
+def test_a_step_at_the_end_of_the_axis_is_unrefined(make_run: Any) -> None:
+    axis = [96, 112, 127, 128, 129]
+    ideal = [20_000 * (1.5 if m > 128 else 1.0) for m in axis]
+    (cliff,) = find_cliffs(curves(measured(make_run, axis, ideal)))
+    assert (cliff.kind, cliff.measure_next) == ("unrefined", (144,))
+
+
+def test_single_values_show_no_noise_so_only_a_certain_rise_is_a_cliff(make_run: Any) -> None:
+    axis = list(range(120, 150))
+    for rise, expected in ((1.10, []), (1.2, [(128, 129, "step")])):
+        ideal = np.array([[20_000 * (rise if m > 128 else 1.0)] for m in axis])
+        assert found(make_run(ideal, axis_values=axis)) == expected
+
+
+def test_every_planted_cliff_is_found_and_noise_makes_none(make_run: Any) -> None:
+    """Prints a table: found and false cliffs in 40 dense curves by size of the step."""
+    axis = list(range(100, 164))
+    print("rise  found  false (of 40 curves × 63 steps, 6 processes, noise 1 %)")
+    for rise, least in ((1.0, 0), (1.05, 24), (1.1, 40), (1.3, 40)):
+        ideal = np.array([20_000 * (rise if m > 128 else 1.0) for m in axis])
+        hits = false = 0
+        for seed in range(40):
+            cliffs = found(measured(make_run, axis, ideal, seed, 0.01))
+            hits += (128, 129, "step") in cliffs
+            false += sum(c[:2] != (128, 129) for c in cliffs)
+        print(f"{rise:4.2f} {hits:6d} {false:6d}")
+        assert hits >= least
+        assert false <= 2
+
+
+def test_cliffs_do_not_depend_on_row_order(make_run: Any, shuffle: Any) -> None:
+    axis = list(range(120, 150))
+    tables = measured(make_run, axis, [20_000 * (1.78 if m > 128 else 1.0) for m in axis])
+    assert cliff_table(tables).equals(cliff_table(shuffle(tables, 7)))
+
+
+def test_two_points_at_one_axis_value_are_an_error_that_names_the_curve(make_run: Any) -> None:
+    tables = make_run(np.full((3, 5), 20_000.0), axis_values=[8, 16, 32], point={"axis_value": [8, 16, 16]})
+    with pytest.raises(AnalysisError, match="quant_matmul wq_a K4096 N1024 .* two points at m=16"):
+        curves(tables)
+
+
+def test_grouped_median_is_numpy_median_per_group() -> None:
+    draw = np.random.default_rng(3)
+    group, values = draw.integers(0, 9, 400), draw.normal(size=400)
+    values[draw.random(400) < 0.2] = np.nan
+    expected = np.array([np.nanmedian(values[group == g]) for g in group])
+    np.testing.assert_allclose(grouped_median(values, group), expected)
+
+
+def _flat(axis: Any, values: Any, index: Any) -> Curves:
+    import pyarrow as pa
+
+    return Curves(pa.table({}), index, axis, values, np.full(len(values), np.nan))
+
+
+def _reference(detectors: Path) -> list[dict[str, Any]]:
+    path = detectors / "cliff_reference_points.tsv"
+    return duckdb.sql(f"FROM read_csv('{path}', delim='\t')").to_arrow_table().to_pylist()
+
+
+def _kind(kind: str) -> str:
+    return "comb_or_spike" if kind in ("comb", "spike") else kind
+
+
+def _agreement(reference: list[dict[str, Any]], labels: list[str]) -> float:
+    clear = [r["ratio_hi_lo"] > 1.3 or r["ratio_hi_lo"] < 1.05 for r in reference]
+    same = [r["label"] == label for r, label, c in zip(reference, labels, clear, strict=True) if c]
+    return float(np.mean(same))
+
+
+def test_reference_triples_alone_agree(detectors: Path) -> None:
+    reference = _reference(detectors)
+    axis = np.array([[r["m_lo"], r["m_hi"], r["m_next"]] for r in reference]).ravel()
+    values = 1e3 * np.array([[r["us_lo"], r["us_hi"], r["us_next"]] for r in reference]).ravel()
+    triples = _flat(axis, values, np.repeat(np.arange(len(reference)), 3))
+    kinds = {c.low // 3: _kind(c.kind) for c in find_cliffs(triples) if c.low % 3 == 0}
+    agreement = _agreement(reference, [kinds.get(i, "flat") for i in range(len(reference))])
+    print(f"agreement on {len(reference)} triples: {agreement:.1%}")
+    assert agreement >= 0.95
+
+
+def test_reference_triples_inside_whole_curves_agree_and_controls_show_no_steps(detectors: Path) -> None:
+    kinds: dict[tuple[str, str, int], str] = {}
+    controls: Counter[tuple[str, str, bool]] = Counter()
+    for series, name in FILES.items():
+        table = duckdb.sql(
+            "SELECT gemm_dtype || '/' || n || '/' || k AS curve, m, median(latency) * 1e6 AS ns "
+            f"FROM '{detectors / 'gemm_tables' / name}.parquet' GROUP BY ALL ORDER BY curve, m"
+        ).fetchnumpy()
+        names, index = np.unique(table["curve"].astype(str), return_inverse=True)
+        whole = _flat(table["m"].astype(np.int64), table["ns"].astype(float), index.astype(np.int64))
+        here = {(series, str(names[whole.index[c.low]]), c.before): c.kind for c in find_cliffs(whole)}
+        kinds |= here
+        for curve in names:
+            for before in (80, 160, 192):
+                step = here.get((series, str(curve), before)) == "step"
+                controls[series, str(curve).split("/")[0], step] += 1
+    reference = _reference(detectors)
+    labels = [
+        _kind(kinds.get((r["series"], f"{r['gemm_dtype']}/{r['n']}/{r['k']}", r["m_lo"]), "flat"))
+        for r in reference
+    ]
+    agreement = _agreement(reference, labels)
+    print(f"agreement inside whole curves: {agreement:.1%}")
+    assert agreement >= 0.95
+    for series, dtype in (
+        ("h100_trtllm_1.3.0rc20", "fp8"),
+        ("h100_trtllm_1.3.0rc20", "fp8_block"),
+        ("h100_vllm_0.19.0", "fp8"),
+    ):
+        share = controls[series, dtype, True] / (
+            controls[series, dtype, True] + controls[series, dtype, False]
+        )
+        print(f"steps at control boundaries, {series} {dtype}: {share:.2%}")
+        assert share <= 0.02
