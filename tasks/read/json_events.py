@@ -17,7 +17,7 @@ import orjson
 
 from tasks.read.quarantine import Refusal
 
-CHUNK_BYTES = 2 << 20
+CHUNK_BYTES = 1 << 20
 _LONGEST_EVENT = 32 << 20
 _BOUNDARY = re.compile(rb"\}\s*,\s*\{")
 _NUMERIC_TIME = re.compile(rb'("ts"\s*:\s*)(-?[0-9][0-9.]*)')

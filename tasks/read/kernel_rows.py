@@ -62,27 +62,31 @@ _WORDS = ("input_dtypes", "input_formats", "output_dtypes", "output_formats")
 _FLAGS = pa.array([None, ["no_start_time"]], type=pa.list_(pa.string()))
 
 
-def kernel_batches(path: Path, origin: Origin, source_file: str | None = None) -> Iterator[ReadResult]:
+def kernel_batches(
+    path: Path, origin: Origin, source_file: str | None = None, layout: Layout = KERNELS
+) -> Iterator[ReadResult]:
     """A kernel CSV block by block, in file order: memory stays that of a block whatever the file's size.
 
     Every result holds rows of contract ``kernels`` and the refused rows of its block; the last one carries
     the facts of the whole file and what is refused as a whole. ``source_file`` is the name that rows carry,
     the file's own name without it.
     """
-    file = CsvFile(path, source_file or path.name, KERNELS)
+    file = CsvFile(path, source_file or path.name, layout)
     constants = Constants(origin, file.source_file)
     for block in file.blocks():
         first_index = file.facts["rows"] - block.rows.num_rows
-        quarantine = refused_rows(origin, KERNELS.table, block.refusals)
+        quarantine = refused_rows(origin, layout.table, block.refusals)
         yield ReadResult(_kernels(block, constants, first_index), quarantine)
     yield ReadResult(
-        schema("kernels").empty_table(), refused_rows(origin, KERNELS.table, file.refusals), file.facts
+        schema("kernels").empty_table(), refused_rows(origin, layout.table, file.refusals), file.facts
     )
 
 
-def read_kernels(path: Path, origin: Origin, source_file: str | None = None) -> ReadResult:
+def read_kernels(
+    path: Path, origin: Origin, source_file: str | None = None, layout: Layout = KERNELS
+) -> ReadResult:
     """A whole kernel CSV as one table of contract ``kernels``; facts hold the share of time of ``other``."""
-    results = list(kernel_batches(path, origin, source_file))
+    results = list(kernel_batches(path, origin, source_file, layout))
     table = pa.concat_tables([result.table for result in results])
     quarantine = pa.concat_tables([result.quarantine for result in results])
     return ReadResult(table, quarantine, {**results[-1].facts, "other_share": other_share(table)})

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from data_contracts import schema
 from tasks.read.constants import Constants
+from tasks.read.counters import counter_maps
 from tasks.read.csv_rows import CsvFile, RowBlock
 from tasks.read.layout import Layout
 from tasks.read.origin import Origin
@@ -57,6 +58,10 @@ def collect(
                 columns[field.column] = values.cast(pa.string()) if is_text else values
         columns["row_index"] = pa.array(np.arange(first, first + rows, dtype=np.int64))
         columns["source_line"] = pa.array(block.lines)
+        if block.header.counters:
+            names = block.header.counters
+            values = [block.rows.column(name).combine_chunks() for name in names]
+            columns["metrics"] = counter_maps(names, values, None)
         columns = derive(columns)
         arrays = [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in spec]
         tables.append(pa.Table.from_arrays(arrays, schema=spec))

@@ -25,7 +25,7 @@ from tasks.read.timeline_events import TASK_COLUMNS, IntArray, TimelineEvents
 
 NEGATIVE_LATENCY = "negative_launch_latency"
 
-_BATCH_ROWS = 50_000
+_BATCH_ROWS = 20_000
 _NO_TIME = np.iinfo(np.int64).min
 _FLAGS = pa.array([None, [NEGATIVE_LATENCY]], type=pa.list_(pa.string()))
 

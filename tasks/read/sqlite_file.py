@@ -1,0 +1,50 @@
+"""SQLite exports opened immutable: nothing is written beside them; their schema is asked, not assumed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+_FETCH_ROWS = 50_000
+
+
+@contextmanager
+def open_immutable(path: Path) -> Iterator[sqlite3.Connection]:
+    """A read-only connection that takes no lock and creates no side file. Raises sqlite3.DatabaseError."""
+    address = f"file:{quote(str(path.resolve()))}?immutable=1&mode=ro"
+    connection = sqlite3.connect(address, uri=True)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        yield connection
+    finally:
+        connection.close()
+
+
+def columns_of(connection: sqlite3.Connection, table: str) -> frozenset[str]:
+    """Column names of a table, empty where there is no such table."""
+    rows = connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+    return frozenset(str(name) for (name,) in rows)
+
+
+def first_of(present: frozenset[str], names: Sequence[str], alias: str) -> str:
+    """SQL for the first of several names a column has had, NULL where the table has none of them."""
+    return next((f'{alias}."{name}"' for name in names if name in present), "NULL")
+
+
+def fetch_columns(
+    connection: sqlite3.Connection, query: str, parameters: tuple[Any, ...] = ()
+) -> Iterator[list[tuple[Any, ...]]]:
+    """Results of a query as columns, a bounded number of rows at a time."""
+    cursor = connection.execute(query, parameters)
+    while rows := cursor.fetchmany(_FETCH_ROWS):
+        yield list(zip(*rows, strict=True))
+
+
+def unread_log_bytes(path: Path) -> int:
+    """Size of a write-ahead log beside the file, whose rows an immutable connection does not see."""
+    log = path.with_name(path.name + "-wal")
+    return log.stat().st_size if log.is_file() else 0
