@@ -84,6 +84,18 @@ class CliffLimits:
     """Returning rises of one curve from which on it is a comb, not a spike."""
 
 
+@dataclass(frozen=True)
+class LedgerLimits:
+    """Half width of the no-difference band around a net saving."""
+
+    alpha: float = 0.05
+    """One minus the confidence of the band by process values."""
+    relative_floor: float = 0.02
+    """Least half width as a share of the BF16 time: the effect floor of comparisons."""
+    absolute_floor_ns: float = 100.0
+    """Least half width: five 20 ns device ticks."""
+
+
 def limits_hash(*limits: Any) -> str:
     """16 hex digits over the names and values of frozen limit dataclasses, with ANALYSIS_VERSION."""
     body = {type(one).__name__: asdict(one) for one in limits}
