@@ -36,6 +36,7 @@ _LOADING = re.compile(r"begin to load ([a-z ]+), index:(\d+)")
 _SIZE = re.compile(r"exception info dump args data, addr:\w+; size:(\d+) bytes")
 _TASK_LIMIT = 4096
 SOURCE = "exception_dump"
+_ABSORBED = ("device_id", "flip_num", "schedule_mode", "workspace_bytes", "op_type", "op_name")
 
 
 @dataclass(slots=True)
@@ -198,9 +199,9 @@ class ExceptionDumps:
 def _read_block_line(fault: _Fault, line: LogLine) -> None:
     record = fault.record
     if found := _TENSOR.search(line.text):
-        record.input_shapes.append([int(n) for n in found[1].split(",") if n])
-        record.input_formats.append(found[2])
-        record.input_dtypes.append(found[3])
+        record.input_shapes = [*(record.input_shapes or []), [int(n) for n in found[1].split(",") if n]]
+        record.input_formats = [*(record.input_formats or []), found[2]]
+        record.input_dtypes = [*(record.input_dtypes or []), found[3]]
     elif (found := _SIMPLE.search(line.text)) and (value := found[2].strip()):
         name = found[1]
         if name == "block_dim" and value.isdigit():
@@ -222,18 +223,15 @@ def _absorb(known: _Fault, later: _Fault) -> None:
     into, record = known.record, later.record
     into.take_key(record.tiling_key, record.key_source or SOURCE)
     into.take_block(record.block_dim, SOURCE)
-    for name in ("device_id", "flip_num", "schedule_mode", "workspace_bytes", "op_type", "op_name"):
+    for name in (*_ABSORBED, "input_shapes", "input_dtypes", "input_formats"):
         if getattr(into, name) is None:
             setattr(into, name, getattr(record, name))
     if record.kernel_name:
         into.kernel_name = record.kernel_name
     into.fields = {**record.fields, **into.fields}
-    for name in ("input_shapes", "input_dtypes", "input_formats"):
-        if not getattr(into, name):
-            setattr(into, name, getattr(record, name))
-    for note in record.key_contradictions:
-        if note not in into.key_contradictions:
-            into.key_contradictions.append(note)
+    for note in record.key_contradictions or ():
+        if note not in (into.key_contradictions or ()):
+            into.key_contradictions = [*(into.key_contradictions or ()), note]
     known.named, known.keyed = known.named or later.named, known.keyed or later.keyed
     known.words = known.words or later.words
     known.base = known.base or later.base

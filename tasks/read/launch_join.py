@@ -144,12 +144,12 @@ class LaunchJoin:
 
     def _merge(self, record: TilingRecord, tiling: OpTiling) -> None:
         record.op_type = record.op_type or tiling.op_type
-        record.fields = {**tiling.all_fields(), **record.fields}
+        fields, decoded_bytes = tiling.all_fields()
+        record.fields = fields | record.fields
         if not tiling.complete:
             self.incomplete.append(tiling)
-        if tiling.decoded_size_bytes and record.tiling_key and record.op_type:
-            facts = read_tiling_key(record.op_type, record.tiling_key, tiling.decoded_size_bytes)
-            record.stream_k = facts.stream_k
+        if decoded_bytes and record.tiling_key and record.op_type:
+            record.stream_k = read_tiling_key(record.op_type, record.tiling_key, decoded_bytes).stream_k
 
     def _release_waiting(self, *, everything: bool = False) -> None:
         for tiling in self.waiting.evict(everything=everything):

@@ -123,7 +123,7 @@ class LaunchLines:
             if known:
                 record.take_key(known, "launch_line")
                 record.joined_by = "handle"
-                if line.level == "INFO":  # cached launches are DEBUG, and tile nothing
+                if line.prefix.level == "INFO":  # cached launches are DEBUG, and tile nothing
                     self._launches.attach_tiling(record)
         record.take_key(known, "launch_line")
         record.take_block(blocks, "launch_line")

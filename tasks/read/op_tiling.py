@@ -11,6 +11,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import islice
 from typing import TypeVar
 
@@ -49,21 +50,28 @@ class OpTiling:
         """True where all words of the dump are there (or there was none)."""
         return self.size_bytes is None or 4 * len(self.words) == self.size_bytes
 
-    @property
-    def decoded_size_bytes(self) -> int | None:
-        """Size of the tiling data where its layout is known; None elsewhere."""
-        known = self.complete and self.op_type and decode_words(self.op_type, tuple(self.words))
-        return self.size_bytes if known else None
+    def fits(self, sequence: str | None, op_type: str | None, key: str, size_bytes: int | None) -> bool:
+        """True where this may be the tiling of a launch; None stands for what is not known."""
+        if self.claimed or (self.tiling_key or key) != key:
+            return False
+        if self.op_type != op_type and (self.tiling_key is None or None not in (op_type, self.op_type)):
+            return False
+        return (self.sequence is None or sequence is None or self.sequence == sequence) and (
+            self.size_bytes is None or size_bytes is None or self.size_bytes == size_bytes
+        )
 
-    def all_fields(self) -> dict[str, str]:
-        """Printed and decoded fields by CANN's names; raw words where they cannot be decoded."""
+    def all_fields(self) -> tuple[dict[str, str], int | None]:
+        """Printed and decoded fields by CANN's names, and the size in bytes of what was decoded.
+
+        Raw words stand for what cannot be decoded; the size is None then.
+        """
         if self.size_bytes is None:
-            return dict(self.fields)
+            return dict(self.fields), None
         named = decode_words(self.op_type or "", tuple(self.words)) if self.complete else None
         if named is None:
             raw = ",".join(map(str, self.words))
-            return {**self.fields, "tiling_data": raw, "tiling_data_bytes": str(self.size_bytes)}
-        return {**self.fields, **dict(named)}
+            return {**self.fields, "tiling_data": raw, "tiling_data_bytes": str(self.size_bytes)}, None
+        return self.fields | dict(named), self.size_bytes
 
 
 class WaitingTilings:
@@ -89,7 +97,7 @@ class WaitingTilings:
         if tiling is None or tiling.size_bytes is not None or tiling.op_type != op_type or tiling.claimed:
             tiling = self._add(source_file, number, line, op_type)
         tiling.tiling_key, tiling.size_bytes = found[1], int(found[2])
-        tiling.words = words
+        tiling.words = list(words)
         self._by_key.setdefault((op_type, tiling.tiling_key), deque()).append(tiling)
         return True
 
@@ -131,14 +139,9 @@ class WaitingTilings:
     ) -> tuple[OpTiling, str] | None:
         """The tiling of a launch and how it was found: its thread, its sequence number, or launch order."""
 
-        def fits(tiling: OpTiling) -> bool:
-            return (
-                not tiling.claimed
-                and (tiling.op_type == op_type or None in (op_type, tiling.op_type))
-                and (tiling.tiling_key == key if tiling.tiling_key else tiling.op_type == op_type)
-                and (tiling.size_bytes is None or size_bytes is None or tiling.size_bytes == size_bytes)
-            )
-
+        own = self._by_thread.get(tid)
+        if own and own[-1].fits(sequence, op_type, key, size_bytes):
+            return self._claimed(own[-1]), "thread"
         in_sequence = self._by_sequence.get(sequence or "", ())
         in_order = (self._by_key.get((op_type, k), ()) for k in (key, None))
         for how, waiting in (
@@ -146,11 +149,9 @@ class WaitingTilings:
             ("sequence", iter(in_sequence)),
             ("order", (t for queue in in_order for t in islice(queue, SEARCH_LIMIT))),
         ):
-            found = next((t for t in waiting if fits(t) and _same_call(t, sequence)), None)
+            found = next((t for t in waiting if t.fits(sequence, op_type, key, size_bytes)), None)
             if found is not None:
-                found.claimed = True
-                self._drop_claimed(found)
-                return found, how
+                return self._claimed(found), how
         return None
 
     def adopt(self, other: WaitingTilings, tid: int) -> None:
@@ -158,17 +159,14 @@ class WaitingTilings:
         for tiling in list(other._by_thread.get(tid, ())):
             if not tiling.claimed:
                 self._index(replace(tiling))
-                tiling.claimed = True
-                other._drop_claimed(tiling)
+                other._claimed(tiling)
 
     def evict(self, *, everything: bool = False) -> Iterator[OpTiling]:
         """Yield unclaimed tilings beyond the limit (all of them with ``everything``), oldest first."""
         while self._all and (everything or len(self._all) > WAITING_LIMIT or self._all[0].claimed):
             tiling = self._all.popleft()
             if not tiling.claimed:
-                tiling.claimed = True
-                self._drop_claimed(tiling)
-                yield tiling
+                yield self._claimed(tiling)
 
     def _last(self, tid: int | None) -> OpTiling | None:
         queue = self._by_thread.get(tid)
@@ -188,6 +186,11 @@ class WaitingTilings:
             self._by_sequence.setdefault(tiling.sequence, deque()).append(tiling)
         self._all.append(tiling)
 
+    def _claimed(self, tiling: OpTiling) -> OpTiling:
+        tiling.claimed = True
+        self._drop_claimed(tiling)
+        return tiling
+
     def _drop_claimed(self, tiling: OpTiling) -> None:
         _prune(self._by_thread, tiling.tid)
         if tiling.sequence is not None:
@@ -206,13 +209,10 @@ def _prune(index: dict[_K, deque[OpTiling]], key: _K) -> None:
         del index[key]
 
 
-def _same_call(tiling: OpTiling, sequence: str | None) -> bool:
-    return tiling.sequence is None or sequence is None or tiling.sequence == sequence
-
-
-def _words(text: str, cut: bool) -> list[int] | None:
+@lru_cache(maxsize=1024)
+def _words(text: str, cut: bool) -> tuple[int, ...] | None:
     tokens = [token for token in text.split(",") if token]
     if cut and tokens and not text.endswith(","):
         tokens.pop()  # the logger may have cut inside the last number
-    words = [int(token) for token in tokens]
-    return None if any(word > _UINT32_MAX for word in words) else words
+    words = tuple(map(int, tokens))
+    return None if words and max(words) > _UINT32_MAX else words

@@ -14,20 +14,24 @@ from functools import lru_cache
 
 CUT_LENGTH_BYTES = 1022
 
-HEADER = re.compile(
+_PREFIX = (
     rb"(?:(?P<grep_path>[^\s:\[\]]+):(?P<grep_line>\d+):)?"  # people paste the output of grep -rn
     rb"(?:\[\d+(?:,\d+)+\] ?)?"  # tag of the device-side daemon
     rb"\[(?P<level>[A-Z]+|\d+)\] (?P<module>\w+)\((?P<pid>\d+), ?(?P<process>[^\n]{0,64}?)\): ?"
-    rb"(?P<second>\d{4}-\d\d-\d\d[- ]\d\d:\d\d:\d\d)\.(?P<ms>\d{3})\.(?P<us>\d{3}) "
-    rb"(?P<tags>(?:\[[a-z]+:\w+\] )*)"
-    rb"\[(?P<place>[^\n]{0,400}?:\d+)\]"
+)
+HEADER = re.compile(
+    rb"(" + re.sub(rb"\?P<\w+>", rb"?:", _PREFIX) + rb")"
+    rb"(\d{4}-\d\d-\d\d[- ]\d\d:\d\d:\d\d)\.(\d{3})\.(\d{3}) "
+    rb"(?:\[[a-z]+:\w+\] )*"
+    rb"\[([^\]\n]*:\d+)\]"
 )
 LOOKS_LIKE_HEADER = re.compile(rb"(?:[^\s:\[\]]+:\d+:)?(?:\[\d+(?:,\d+)+\] ?)?\[(?:[A-Z]+|\d+)\] \w+\(\d+,")
 
+_OP_NAME = r"(?:errno\[\d+\] )?OpName:\[(?P<name>[^\]]*)\] ?"
 # Shapes after ``[file:line]``, most specific first: (name, pattern). All modules share them; the name tells
 # which one a line has, so that a new shape of a known module shows up in a census.
 _SHAPES = (
-    ("op", r"\[(?P<sub>\w+)\]\[(?P<func>[^\]\n]*)\]\[(?P<tid>\d+)\] ?"),
+    ("op", rf"\[(?P<sub>\w+)\]\[(?P<func>[^\]\n]*)\]\[(?P<tid>\d+)\] ?(?:{_OP_NAME})?"),
     ("driver", r"\[ascend\]\[curpid:\d+,(?P<tid>\d+)\]\[drv\]\[\w+\]\[(?P<func>[^\]\n]*)\]"),
     ("buffer", r"\[bufmng\] \[(?P<func>[^\]\n]*)\] ?"),
     ("framework", r"\[(?P<sub>TF_ADAPTER)\] \[[^\]\n]*:\d+\] ?"),
@@ -41,7 +45,28 @@ _SHAPES = (
     ("function", r"\[(?P<func>[^\]\n]*)\] ?"),
     ("plain", r""),
 )
-_TAILS = tuple((name, re.compile(pattern)) for name, pattern in _SHAPES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """One shape and the numbers of its groups; 0 where it has no such group."""
+
+    name: str
+    pattern: re.Pattern[str]
+    tid: int
+    func: int
+    sub: int
+    op_name: int
+
+
+def _compiled(name: str, text: str) -> _Tail:
+    pattern = re.compile(text)
+    return _Tail(
+        name, pattern, *(pattern.groupindex.get(group, 0) for group in ("tid", "func", "sub", "name"))
+    )
+
+
+_TAILS = tuple(_compiled(name, text) for name, text in _SHAPES)
 _BY_MODULE = {
     "OP": ("op",),
     "RUNTIME": ("call",),
@@ -50,11 +75,12 @@ _BY_MODULE = {
     "IDEDD": ("tid",),
     "ASCENDCKERNEL": ("function",),
 }
-_FAST = {module: tuple(t for t in _TAILS if t[0] in names) for module, names in _BY_MODULE.items()}
-_OP_NAME = re.compile(r"(?:errno\[\d+\] )?OpName:\[([^\]]*)\] ?")
+_MODULE_TAILS = {
+    module: (*(t for t in _TAILS if t.name in names), *_TAILS) for module, names in _BY_MODULE.items()
+}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LogLine:
     """One line that starts a message. ``logged_ns`` is the host's local wall time read as if it were UTC.
 
@@ -62,12 +88,10 @@ class LogLine:
     parent's file. ``cut`` is True where the line has the length at which the logger cuts.
     """
 
-    level: str
+    prefix: Prefix
     module: str
     pid: int
-    process: str
     logged_ns: int
-    place: str
     shape: str
     tid: int | None
     function: str | None
@@ -75,38 +99,47 @@ class LogLine:
     op_name: str | None
     text: str
     cut: bool
+    place: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """What stands before the time: the same for most lines of a process, so it is read once."""
+
+    level: str
+    module: str
+    pid: int
+    process: str
     grep_place: str | None
+    level_at: int
 
 
-def parse_line(line: bytes) -> LogLine | None:
-    """Parse one physical line; None where it has no header (a continuation, or no plog at all)."""
-    line = line.rstrip(b"\r\n")
-    header = HEADER.match(line)
+def parse_line(line: bytes, header: re.Match[bytes] | None = None) -> LogLine | None:
+    """Parse one physical line; None where it has no header (a continuation, or no plog at all).
+
+    ``header`` is its match of HEADER, where the caller has it.
+    """
+    header = header or HEADER.match(line)
     if header is None:
         return None
-    path, path_line, level, module_name, pid, process, second, ms, us, _, place = header.groups()
-    module = module_name.decode()
+    line = line.rstrip(b"\r\n")
+    before, second, milli, micro, place = header.groups()
+    prefix = _read_prefix(before)
     rest = line[header.end() :].decode("utf-8", "replace")
-    shape, tid, function, submodule, end = _tail(module, rest)
-    op_name = None
-    if shape == "op" and (named := _OP_NAME.match(rest, end)):
-        op_name, end = named.group(1), named.end()
-    prefix_length = header.start("level") - 1
+    tail, found = _tail(prefix.module, rest)
     return LogLine(
-        level=level.decode(),
-        module=module,
-        pid=int(pid),
-        process=process.decode("utf-8", "replace"),
-        logged_ns=_second_ns(second) + int(ms) * 1_000_000 + int(us) * 1_000,
-        place=place.decode("utf-8", "replace"),
-        shape=shape,
-        tid=tid,
-        function=function,
-        submodule=submodule,
-        op_name=op_name,
-        text=rest[end:],
-        cut=len(line) - prefix_length >= CUT_LENGTH_BYTES,
-        grep_place=f"{path.decode('utf-8', 'replace')}:{path_line.decode()}" if path else None,
+        prefix,
+        prefix.module,
+        prefix.pid,
+        _second_ns(second) + int(milli + micro) * 1_000,
+        tail.name,
+        int(found[tail.tid]) if tail.tid else None,
+        found[tail.func] if tail.func else None,
+        found[tail.sub] if tail.sub else None,
+        found[tail.op_name] if tail.op_name else None,
+        rest[found.end() :],
+        len(line) - prefix.level_at >= CUT_LENGTH_BYTES,
+        place,
     )
 
 
@@ -114,8 +147,8 @@ def continue_line(line: LogLine, continuation: bytes) -> LogLine:
     """``line`` with the text of a later physical line of the same message."""
     text = continuation.rstrip(b"\r\n").decode("utf-8", "replace")
     op_name = line.op_name
-    if named := _OP_NAME.match(text):
-        op_name, text = named.group(1), text[named.end() :]
+    if named := re.match(_OP_NAME, text):
+        op_name, text = named["name"], text[named.end() :]
     return replace(line, text=text, op_name=op_name, cut=False)
 
 
@@ -130,13 +163,23 @@ _LINE_HEADER = re.compile(rb"^" + HEADER.pattern, re.MULTILINE)
 _LINE_LOOKS = re.compile(rb"^" + LOOKS_LIKE_HEADER.pattern, re.MULTILINE)
 
 
-def _tail(module: str, rest: str) -> tuple[str, int | None, str | None, str | None, int]:
-    for name, pattern in (*_FAST.get(module, ()), *_TAILS):
-        if found := pattern.match(rest):
-            groups = found.groupdict()
-            tid = groups.get("tid")
-            return name, int(tid) if tid else None, groups.get("func"), groups.get("sub"), found.end()
+def _tail(module: str, rest: str) -> tuple[_Tail, re.Match[str]]:
+    for tail in _MODULE_TAILS.get(module, _TAILS):
+        if found := tail.pattern.match(rest):
+            return tail, found
     raise AssertionError("the plain shape matches every tail")
+
+
+@lru_cache(maxsize=4096)
+def _read_prefix(text: bytes) -> Prefix:
+    found = re.match(_PREFIX, text)
+    if found is None:
+        raise AssertionError("HEADER has matched this prefix")
+    path, path_line, level, module, pid, process = (
+        (part or b"").decode("utf-8", "replace") for part in found.groups()
+    )
+    place = f"{path}:{path_line}" if path else None
+    return Prefix(level, module, int(pid), process, place, found.start("level") - 1)
 
 
 @lru_cache(maxsize=4096)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import NamedTuple
 
 from tasks.read.exception_dump import ExceptionDumps
 from tasks.read.ge_launches import GraphLaunches
@@ -64,6 +65,15 @@ _CANN = re.compile(r"\[CANN_VERSION : ([^\]]+)\]")
 _RECENT_LIMIT = 8192
 
 
+class _Launch(NamedTuple):
+    """What a failed kernel is compared with: the launch of the same stream and task."""
+
+    tiling_key: str | None
+    key_source: str | None
+    block_dim: int | None
+    flip_num: int | None
+
+
 class PlogProcess:
     """The log of one process (pid), possibly over several rotated files.
 
@@ -74,9 +84,10 @@ class PlogProcess:
         self._sink = sink
         self.loss = LossCounter()
         self.without_tiling = 0
+        self._last_op = ""
         self.core_limits: dict[str, dict[str, int]] = {}
         self.cann_versions: set[str] = set()
-        self._recent: OrderedDict[tuple[int, int], TilingRecord] = OrderedDict()
+        self._recent: OrderedDict[tuple[int, int], _Launch] = OrderedDict()
         self._launches = LaunchJoin(self._launch)
         self._exceptions = ExceptionDumps(self._exception)
         self._graph = GraphLaunches(self._launch)
@@ -95,8 +106,10 @@ class PlogProcess:
 
     def take(self, file: str, number: int, line: LogLine, marker: int) -> bool:
         """Read one marked line; False where its text is not what the marker stands for."""
-        if line.module == "OP" and line.op_name and (sequence := read_op_name(line.op_name).sequence):
-            self.loss.sequence(int(sequence))
+        if line.op_name and line.op_name != self._last_op:
+            self._last_op = line.op_name
+            if sequence := read_op_name(line.op_name).sequence:
+                self.loss.sequence(int(sequence))
         if marker < len(self._handlers):
             return self._handlers[marker](file, number, line)
         return self._lines.op_line(file, number, line, MARKERS[marker])
@@ -129,7 +142,9 @@ class PlogProcess:
     def _launch(self, record: TilingRecord) -> None:
         if record.stream_id is not None and record.task_id is not None:
             self.loss.task(record.device_id, record.stream_id, record.task_id)
-            self._recent[record.stream_id, record.task_id] = record
+            self._recent[record.stream_id, record.task_id] = _Launch(
+                record.tiling_key, record.key_source, record.block_dim, record.flip_num
+            )
             if len(self._recent) > _RECENT_LIMIT:
                 self._recent.popitem(last=False)
         self._store(record)

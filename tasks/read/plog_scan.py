@@ -1,11 +1,12 @@
 """Stream a log of any size and hand out only the lines that carry one of the wanted marker texts.
 
-The markers are found by one Aho–Corasick pass over blocks of several MB; only the lines that have one reach
+The markers are found by one Aho–Corasick pass over large blocks; only the lines that have one reach
 Python. A line without a prefix is handed out with the header of the message it continues.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -14,7 +15,7 @@ from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
 from tasks.read.plog_lines import HEADER, header_census
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 1 << 20
 # A logger's line has 1 KB; a megabyte without a newline is no log. Its rest is dropped and counted.
 LINE_LIMIT_BYTES = 1 << 20
 _LOOK_BACK_LINES = 64
@@ -34,16 +35,18 @@ class ScanCounts:
     unclassified: list[tuple[int, bytes]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MarkedLine:
     """``header`` is the line that starts the message, ``continuation`` the later line of it with the marker.
 
-    ``continuation`` is None where the header line itself has the marker. ``marker`` is the marker's index,
-    ``number`` the physical line that carries it, from 1. ``unterminated``: the file ends inside it.
+    ``match`` is the header's match of HEADER, where it was just made; ``continuation`` is None where the
+    header line itself has the marker. ``marker`` is the marker's index, ``number`` the physical line that
+    carries it, from 1. ``unterminated``: the file ends inside it.
     """
 
     number: int
     header: bytes
+    match: re.Match[bytes] | None
     marker: int
     continuation: bytes | None = None
     unterminated: bool = False
@@ -68,11 +71,9 @@ class MarkerScanner:
         """
         header = b""
         for block in self._blocks(stream, counts):
-            first_line = counts.lines + 1
-            counts.lines += block.count(b"\n") + (not block.endswith(b"\n"))
             if census:
-                self._census(block, first_line, counts)
-            yield from self._marked(block, first_line, header, counts)
+                self._census(block, counts)
+            yield from self._marked(block, header, counts)
             header = _header_before(block, len(block)) or header
 
     def _blocks(self, stream: BinaryIO, counts: ScanCounts) -> Iterator[bytes]:
@@ -90,48 +91,48 @@ class MarkerScanner:
         if rest:
             yield rest
 
-    def _marked(
-        self, block: bytes, first_line: int, header: bytes, counts: ScanCounts
-    ) -> Iterator[MarkedLine]:
-        number, counted, start, end, best = first_line, 0, -1, -1, -1
+    def _marked(self, block: bytes, header: bytes, counts: ScanCounts) -> Iterator[MarkedLine]:
+        number, counted, start, end, best = counts.lines + 1, 0, -1, -1, -1
         for marker, at, _ in self._automaton.find_matches_as_indexes(block):
             if at < end:
                 best = min(best, marker)
                 continue
-            if start >= 0:
-                yield from _message(block, start, end, number, best, header, counts)
+            if start >= 0 and (line := _message(block, start, end, number, best, header, counts)):
+                yield line
             start = block.rfind(b"\n", max(end, 0), at) + 1
             end = block.find(b"\n", at)
             end = len(block) if end < 0 else end
             number += block.count(b"\n", counted, start)
             counted, best = start, marker
-        if start >= 0:
-            yield from _message(block, start, end, number, best, header, counts)
+        if start >= 0 and (line := _message(block, start, end, number, best, header, counts)):
+            yield line
+        counts.lines = number - 1 + block.count(b"\n", counted) + (not block.endswith(b"\n"))
 
-    def _census(self, block: bytes, first_line: int, counts: ScanCounts) -> None:
+    def _census(self, block: bytes, counts: ScanCounts) -> None:
         good, bad = header_census(block)
         counts.header_lines += good
         for at in bad:
             end = block.find(b"\n", at)
             line = block[at : end if end >= 0 else len(block)]
-            counts.unclassified.append((first_line + block.count(b"\n", 0, at), line[:LINE_LIMIT_BYTES]))
+            counts.unclassified.append(
+                (counts.lines + 1 + block.count(b"\n", 0, at), line[:LINE_LIMIT_BYTES])
+            )
 
 
 def _message(
     block: bytes, start: int, end: int, number: int, marker: int, header: bytes, counts: ScanCounts
-) -> Iterator[MarkedLine]:
+) -> MarkedLine | None:
     counts.marked_lines += 1
     line = block[start : min(end, start + LINE_LIMIT_BYTES)].rstrip(b"\r")
     unterminated = end == len(block)
-    if HEADER.match(line):
-        yield MarkedLine(number, line, marker, unterminated=unterminated)
-        return
+    if match := HEADER.match(line):
+        return MarkedLine(number, line, match, marker, unterminated=unterminated)
     before = _header_before(block, start) or header
     if before:
         counts.continued_lines += 1
-        yield MarkedLine(number, before, marker, line, unterminated)
-    else:
-        counts.orphan_lines += 1
+        return MarkedLine(number, before, None, marker, line, unterminated)
+    counts.orphan_lines += 1
+    return None
 
 
 def _header_before(block: bytes, end: int) -> bytes:

@@ -23,7 +23,7 @@ from tasks.read.quarantine import Refusal, refused_rows
 from tasks.read.result import ReadResult
 from tasks.read.tiling_record import TilingRecord, tilings_table
 
-BATCH_ROWS = 8192
+BATCH_ROWS = 2048
 _FILE_PID = re.compile(r"(?:plog|device)-(\d+)_")
 
 
@@ -92,7 +92,7 @@ class PlogReader:
         self._cann_version = cann_version
         self._census = census
         self._scanner = MarkerScanner(MARKERS, block_bytes=block_bytes)
-        self._rows: list[dict[str, Any]] = []
+        self._records: list[TilingRecord] = []
         self._refusals: list[Refusal] = []
         self.facts = PlogFacts()
 
@@ -121,7 +121,7 @@ class PlogReader:
                     if marked.unterminated:
                         self._refuse(file.name, marked.number, "unterminated_line", marked.raw)
                         continue
-                    line = parse_line(marked.header)
+                    line = parse_line(marked.header, marked.match)
                     if line is None:
                         continue
                     if marked.continuation is not None:
@@ -131,7 +131,7 @@ class PlogReader:
                         self.facts.unused_marked_lines += 1
                         if ANNOUNCES_TILING[marked.marker]:
                             self._refuse(file.name, marked.number, "unreadable_tiling_line", marked.raw)
-                    if len(self._rows) >= BATCH_ROWS:
+                    if len(self._records) >= BATCH_ROWS:
                         yield from self._flush(BATCH_ROWS)
         except OSError as error:
             self._refusals.append(Refusal(file.name, None, "unreadable_file", str(error)))
@@ -150,15 +150,13 @@ class PlogReader:
         return process
 
     def _take_record(self, record: TilingRecord) -> None:
-        row = record.row()
-        row["cann_version"] = self._cann_version
-        self._rows.append(row)
+        self._records.append(record)
         self.facts.records[record.source_file] = self.facts.records.get(record.source_file, 0) + 1
 
     def _flush(self, at_least: int) -> Iterator[pa.Table]:
-        if len(self._rows) >= at_least:
-            yield tilings_table(self._origin, self._rows)
-            self._rows = []
+        if len(self._records) >= at_least:
+            yield tilings_table(self._origin, self._records, self._cann_version)
+            self._records = []
 
     def _close(self, folder: str, pid: int, process: PlogProcess) -> None:
         for tiling in process.finish():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from itertools import accumulate, chain
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
 
-from data_contracts import from_rows
+from data_contracts import schema
 from tasks.read.origin import Origin
 from tasks.read.plog_lines import LogLine
 
@@ -33,7 +36,8 @@ _COLUMN_OF = {
 }
 # Fields that a record may have without saying anything about tiling.
 _NO_TILING = {"kernel_type", "task_ration", "args", "aic_num", "aiv_num", "deterministic_level"}
-_SIZE_NAMES = {"m_cnt": ("M", "m", "m_size"), "n_cnt": ("N", "n", "n_size")}
+_COUNTS = (("m_cnt", "base_m", ("M", "m", "m_size")), ("n_cnt", "base_n", ("N", "n", "n_size")))
+_COMPUTED = (*dict.fromkeys(_COLUMN_OF.values()), "m_cnt", "n_cnt", "core_num")
 # Operators by the core kind their block dim counts; only these give core_num a meaning.
 _CUBE_OPS = ("MatMul", "QuantBatchMatmul", "GroupedMatmul", "BatchMatMul", "WeightQuantBatchMatmul")
 _VECTOR_OPS = ("DynamicQuant", "MemSet")
@@ -66,11 +70,11 @@ class TilingRecord:
     ub_template: str | None = None
     aiv_aic_ratio: str | None = None
     fields: dict[str, str] = field(default_factory=dict)
-    input_shapes: list[list[int]] = field(default_factory=list)
-    input_dtypes: list[str] = field(default_factory=list)
-    input_formats: list[str] = field(default_factory=list)
-    key_contradictions: list[str] = field(default_factory=list)
-    block_contradictions: list[str] = field(default_factory=list)
+    input_shapes: list[list[int]] | None = None
+    input_dtypes: list[str] | None = None
+    input_formats: list[str] | None = None
+    key_contradictions: list[str] | None = None
+    block_contradictions: list[str] | None = None
 
     @property
     def says_something(self) -> bool:
@@ -91,8 +95,7 @@ class TilingRecord:
             self.tiling_key, self.key_source = key, source
         if old is not None and key != old:
             note = f"{old} ({old_source})" if stronger else f"{key} ({source})"
-            if note not in self.key_contradictions:
-                self.key_contradictions.append(note)
+            self.key_contradictions = _noted(self.key_contradictions, note)
 
     def take_block(self, blocks: int | None, source: str) -> None:
         """Set the block dim, or note a different one seen later for the same launch."""
@@ -100,56 +103,11 @@ class TilingRecord:
             return
         if self.block_dim is None:
             self.block_dim = blocks
-        elif blocks != self.block_dim and (note := f"{blocks} ({source})") not in self.block_contradictions:
-            self.block_contradictions.append(note)
+        elif blocks != self.block_dim:
+            self.block_contradictions = _noted(self.block_contradictions, f"{blocks} ({source})")
 
-    def row(self) -> dict[str, Any]:
-        """The record in the columns of the contract, without identity and index."""
-        rest = dict(self.fields)
-        columns: dict[str, int] = {}
-        for name, column in _COLUMN_OF.items():
-            value = rest.get(name)
-            if value is not None and value.isdigit() and column not in columns:
-                columns[column] = int(value)
-                del rest[name]
-        for column, names in _SIZE_NAMES.items():
-            size = next((int(rest[n]) for n in names if rest.get(n, "").isdigit()), None)
-            base = columns.get("base_" + column[0])
-            if size and base:
-                columns[column] = -(-size // base)
-        op_type = self.op_type or UNKNOWN_OP
-        return {
-            **columns,
-            "op_type": op_type,
-            "op_name": self.op_name,
-            "op_sequence": self.op_sequence,
-            "tiling_key": self.tiling_key,
-            "key_source": self.key_source,
-            "block_dim": self.block_dim,
-            "schedule_mode": self.schedule_mode,
-            "workspace_bytes": self.workspace_bytes,
-            "device_id": self.device_id,
-            "stream_id": self.stream_id,
-            "task_id": self.task_id,
-            "flip_num": self.flip_num,
-            "kernel_name": self.kernel_name,
-            "joined_by": self.joined_by,
-            "stream_k": self.stream_k,
-            "ub_template": self.ub_template,
-            "aiv_aic_ratio": self.aiv_aic_ratio,
-            "core_num": _core_num(op_type, rest),
-            "fields": list(rest.items()),
-            "input_shapes": self.input_shapes or None,
-            "input_dtypes": self.input_dtypes or None,
-            "input_formats": self.input_formats or None,
-            "key_contradictions": self.key_contradictions or None,
-            "block_contradictions": self.block_contradictions or None,
-            "pid": self.pid,
-            "tid": self.tid,
-            "logged_ns": self.logged_ns,
-            "source_file": self.source_file,
-            "source_line": self.source_line,
-        }
+
+_ATTRIBUTES = {f.name for f in fields(TilingRecord)} - {"fields", "op_type"}
 
 
 def start_record(source_file: str, number: int, line: LogLine) -> TilingRecord:
@@ -157,13 +115,68 @@ def start_record(source_file: str, number: int, line: LogLine) -> TilingRecord:
     return TilingRecord(source_file, number, line.pid, line.tid, line.logged_ns)
 
 
-def tilings_table(origin: Origin, rows: Sequence[dict[str, Any]]) -> pa.Table:
-    """Contract ``tilings`` for rows of ``TilingRecord.row``.
+def tilings_table(
+    origin: Origin, records: Sequence[TilingRecord], cann_version: str | None = None
+) -> pa.Table:
+    """Contract ``tilings``; ``cann_version`` is the version whose layouts were used.
 
     A record begins at a line of its own, so the line is its index: the same however the reading was batched.
     """
-    identity = {k: v for k, v in origin.columns().items() if k != "process_index"}
-    return from_rows("tilings", [{**identity, "tiling_index": row["source_line"], **row} for row in rows])
+    ops = [record.op_type or UNKNOWN_OP for record in records]
+    split = [_split(op, tuple(r.fields.items())) for op, r in zip(ops, records, strict=True)]
+    computed: dict[str, list[Any]] = {
+        column: [columns.get(column) for columns, _, _ in split] for column in _COMPUTED
+    }
+    computed["op_type"] = ops
+    constant = {**origin.columns(), "cann_version": cann_version}
+    arrays = []
+    for column in schema("tilings"):
+        name = column.name
+        source = "source_line" if name == "tiling_index" else name
+        if name == "fields":
+            arrays.append(_field_map([(names, values) for _, names, values in split], column.type))
+            continue
+        if name in computed:
+            values = computed[name]
+        elif source in _ATTRIBUTES:
+            values = list(map(attrgetter(source), records))
+        else:
+            arrays.append(pa.repeat(pa.scalar(constant.get(name), column.type), len(records)))
+            continue
+        arrays.append(pa.array(values, column.type))
+    return pa.Table.from_arrays(arrays, schema=schema("tilings"))
+
+
+def _noted(notes: list[str] | None, note: str) -> list[str]:
+    return [*(notes or []), *([] if notes and note in notes else [note])]
+
+
+@lru_cache(maxsize=4096)
+def _split(
+    op_type: str, fields: tuple[tuple[str, str], ...]
+) -> tuple[dict[str, int], tuple[str, ...], tuple[str, ...]]:
+    """Fields that have a column of their own, by column; names and values of the rest."""
+    rest = dict(fields)
+    columns: dict[str, int] = {}
+    for name, value in fields:
+        column = _COLUMN_OF.get(name)
+        if column and value.isdigit() and column not in columns:
+            columns[column] = int(value)
+            del rest[name]
+    for column, base, names in _COUNTS:
+        size = next((int(rest[n]) for n in names if rest.get(n, "").isdigit()), None)
+        if size and (step := columns.get(base)):
+            columns[column] = -(-size // step)
+    if (cores := _core_num(op_type, rest)) is not None:
+        columns["core_num"] = cores
+    return columns, tuple(rest), tuple(rest.values())
+
+
+def _field_map(split: list[tuple[tuple[str, ...], tuple[str, ...]]], kind: pa.MapType) -> pa.Array:
+    ends = list(accumulate((len(names) for names, _ in split), initial=0))
+    keys = pa.array(chain.from_iterable(names for names, _ in split), pa.string())
+    items = pa.array(chain.from_iterable(values for _, values in split), pa.string())
+    return pa.MapArray.from_arrays(pa.array(ends, pa.int32()), keys, items).cast(kind)
 
 
 def _core_num(op_type: str, fields: dict[str, str]) -> int | None:
