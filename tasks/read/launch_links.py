@@ -74,8 +74,8 @@ def _match(kernels: pa.Table, tasks: pa.Table) -> IntArray:
 
 
 def _codes(names: pa.ChunkedArray, known: pa.Array) -> IntArray:
-    found = pc.index_in(names, value_set=known)
-    return pc.fill_null(found, -1).to_numpy().astype(np.int64)
+    codes: IntArray = pc.fill_null(pc.index_in(names, value_set=known), -1).to_numpy().astype(np.int64)
+    return codes
 
 
 def _integers(values: pa.ChunkedArray) -> IntArray:
@@ -84,9 +84,11 @@ def _integers(values: pa.ChunkedArray) -> IntArray:
 
 
 def _flagged(kernels: pa.Table, negative: npt.NDArray[np.bool_]) -> pa.Array:
-    """Flags with the negative ones marked; only few rows carry any."""
     flags = kernels.column("flags").combine_chunks()
     marked = pa.array([None, [NEGATIVE_LATENCY]], type=flags.type).take(pa.array(negative.astype(np.int8)))
-    return pc.coalesce(flags, marked) if _plain_coalesce(flags, negative) else _merged(flags, negative)
-
-
+    both = negative & flags.is_valid().to_numpy(zero_copy_only=False)
+    merged = [[*known, NEGATIVE_LATENCY] for known in flags.filter(pa.array(both)).to_pylist()]
+    place = np.arange(len(flags), dtype=np.int64)
+    place[both] = len(flags) + np.arange(len(merged))
+    every = pa.concat_arrays([pc.coalesce(flags, marked), pa.array(merged, type=flags.type)])
+    return every.take(pa.array(place))
