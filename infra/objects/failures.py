@@ -19,8 +19,10 @@ from infra.errors import (
 )
 from infra.objects.endpoint import Endpoint
 
-# Below this the embedded store's volumes go read-only and Delta commits fail half way.
-MIN_FREE_BYTES = 64 * 2**20
+# The embedded store grows by whole volumes, and refuses writes when the disk has no room for another one.
+VOLUME_BYTES = 256 * 2**20
+# Stop earlier than that, with a clear word.
+MIN_FREE_BYTES = 256 * 2**20
 
 _UNREACHABLE_HINT = "Start it with 'tilewatch up', or check s3_endpoint; 'tilewatch doctor' shows more"
 _SAY: dict[str, tuple[type[StoreError], str, str]] = {
@@ -67,12 +69,12 @@ def explained(endpoint: Endpoint, action: str) -> Iterator[None]:
         raise StoreError(f"cannot {action} at {endpoint.url}: {type(error).__name__}") from None
 
 
-def check_space(endpoint: Endpoint, needed_bytes: int = 0) -> None:
-    """Raise NoSpaceError where the embedded store's disk cannot take ``needed_bytes`` more."""
+def check_space(endpoint: Endpoint, needed_bytes: int = 0, spare_bytes: int | None = None) -> None:
+    """Raise NoSpaceError where the embedded store's disk cannot take ``needed_bytes`` and keep a reserve."""
     if endpoint.data_folder is None:
         return
     free_bytes = shutil.disk_usage(endpoint.data_folder).free
-    if free_bytes < needed_bytes + MIN_FREE_BYTES:
+    if free_bytes < needed_bytes + (MIN_FREE_BYTES if spare_bytes is None else spare_bytes):
         raise NoSpaceError(
             f"the disk under {endpoint.data_folder} is full: {free_bytes >> 20} MiB free",
             "Free space there, or set TILEWATCH_HOME to a folder on a larger disk",
@@ -88,7 +90,7 @@ def _client_error(endpoint: Endpoint, action: str, error: ClientError) -> StoreE
         return NoSpaceError(f"cannot {action}: the store at {endpoint.url} has no space left")
     if status >= 500:
         try:
-            check_space(endpoint)
+            check_space(endpoint, spare_bytes=2 * VOLUME_BYTES)
         except NoSpaceError as full:
             return full
     return StoreError(f"cannot {action}: {endpoint.url} answered {status} {code}", "See 'tilewatch doctor'")

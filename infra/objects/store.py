@@ -138,7 +138,12 @@ class ObjectStore:
         with explained(self.endpoint, f"delete {prefix}"):
             for start in range(0, len(keys), 1000):
                 batch = [{"Key": key} for key in keys[start : start + 1000]]
-                self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": batch, "Quiet": True})
+                answer = self._client.delete_objects(
+                    Bucket=self.bucket, Delete={"Objects": batch, "Quiet": True}
+                )
+                # Refusals come one by one, in an answer that says it is well.
+                for refused in answer.get("Errors", []):
+                    raise ClientError({"Error": refused}, "DeleteObjects")
         return len(keys)
 
     def _put_new_in_parts(self, key: str, path: Path, size_bytes: int) -> bool:

@@ -23,7 +23,7 @@ from pydantic import SecretStr
 from infra.errors import ServiceError
 from infra.objects import multipart
 from infra.objects.endpoint import PROBE_TIMEOUT_S, Endpoint
-from infra.objects.failures import check_space, status_of
+from infra.objects.failures import VOLUME_BYTES, check_space, status_of
 from infra.services.ports import LOOPBACK, free_ports
 from infra.services.seaweed_files import PORT_FLAGS, State, StoreFiles
 from infra.settings import Settings
@@ -98,11 +98,11 @@ def running(settings: Settings, files: StoreFiles, *, keep: bool) -> Endpoint:
     keys = files.credentials()
     if files.alive():
         endpoint = _endpoint(settings, files, keys.access_key, keys.secret_key)
-        if _answers(endpoint, time.monotonic() + 5):
+        if _answers(endpoint, time.monotonic() + PROBE_TIMEOUT_S):
             _update(files, keep=keep or files.state().keep)
             _sync_writes(files, endpoint.bucket)
             return endpoint
-        halt(files)
+        halt(files, patience_s=1)
     for _ in range(START_ATTEMPTS):
         child = _launch(settings, files, keep)
         endpoint = _endpoint(settings, files, keys.access_key, keys.secret_key)
@@ -119,15 +119,15 @@ def running(settings: Settings, files: StoreFiles, *, keep: bool) -> Endpoint:
     raise ServiceError(f"the embedded store does not start: {_last_line(files.log)}", f"See {files.log}")
 
 
-def halt(files: StoreFiles) -> bool:
-    """``stop`` for a caller that holds the start lock."""
+def halt(files: StoreFiles, patience_s: float = STOP_TIMEOUT_S) -> bool:
+    """``stop`` for a caller that holds the start lock. What does not end within the patience is killed."""
     state = files.state()
     if files.alive():
         if not state.pid:
             raise ServiceError(f"an unknown process holds {files.data}", "Stop it, or use another home")
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
             os.killpg(state.pid, signal_number)
-            deadline = time.monotonic() + STOP_TIMEOUT_S
+            deadline = time.monotonic() + patience_s
             while files.alive() and time.monotonic() < deadline:
                 time.sleep(0.02)
         stopped = True
@@ -152,8 +152,9 @@ def _launch(settings: Settings, files: StoreFiles, keep: bool) -> subprocess.Pop
     command = [
         *(str(_binary()), "-logtostderr=true", f"-config_dir={files.config}", "mini"),
         *(f"-dir={files.data}", f"-ip={LOOPBACK}", f"-ip.bind={LOOPBACK}", "-disableHttp"),
-        *("-master.telemetry=false", "-webdav=false", "-admin.ui=false"),
+        *("-master.telemetry=false", "-webdav=false", "-admin.ui=false", "-volume.preStopSeconds=0"),
         *("-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.autoCreateBucket=false"),
+        f"-master.volumeSizeLimitMB={VOLUME_BYTES >> 20}",
         f"-s3.config={files.config / 's3.json'}",
         *(f"-{flag}={port}" for flag, port in ports.items()),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

