@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 
 import numpy as np
@@ -71,7 +71,8 @@ class GroupedMatmulCall:
     ``busy_groups`` the experts that have any, both only for the work per expert: host tiling never reads
     the group list. ``tuning_config`` is the first element of the attribute (0: absent),
     ``workspace_allowance`` its third (bytes, -1 unlimited). ``group_list_type``: 0 cumsum, 1 count, 2 sparse.
-    ``act_type`` 2 is GELU. ``single_tensors`` False: x or weight come as several tensors.
+    ``act_type`` 2 is GELU. ``single_tensors`` False: x or weight come as several tensors. Along the axis m_e,
+    ``exact_rows`` makes m follow it (no padding, every expert as full) and ``hint_m_e`` the tuning hint.
     """
 
     m: int
@@ -94,6 +95,8 @@ class GroupedMatmulCall:
     single_tensors: bool = True
     m_e: int | None = None
     busy_groups: int | None = None
+    exact_rows: bool = False
+    hint_m_e: bool = False
 
     op_type = "GroupedMatmul"
     operation = "grouped_matmul"
@@ -130,8 +133,15 @@ def points(call: OperatorCall, axis: str, values: IntArray) -> Points:
         return np.full(len(swept), getattr(call, name, 0) or 0, dtype=np.int64)
 
     result = Points(*(column(field.name) for field in fields(Points)))
+    if isinstance(call, GroupedMatmulCall) and axis == "m_e":
+        result = _follow_m_e(call, result)
     _check(call, result)
     return result
+
+
+def _follow_m_e(call: GroupedMatmulCall, at: Points) -> Points:
+    rows = at.m_e * (call.busy_groups or call.groups) if call.exact_rows else at.m
+    return replace(at, m=rows, tuning_config=at.m_e if call.hint_m_e else at.tuning_config)
 
 
 def call_id(call: OperatorCall) -> str:

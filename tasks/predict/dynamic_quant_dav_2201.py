@@ -56,7 +56,7 @@ def tile(call: DynamicQuantCall, at: Points, platform: Platform, cann: CannVersi
         tiling = {name: where(chosen, values.get(name, ints(UNSET)), old) for name, old in tiling.items()}
     outcome = tiling.pop("outcome")
     key = tiling.pop("key")
-    cores = tiling["coreNum"]
+    cores = tiling.pop("coreNum")
     # A multi-row core's row count follows M itself; the passes it needs are what steps.
     row_steps = where(outcome == MULTI_ROW, UNSET, tiling["rowPerHeadCore"])
     return Decisions(
@@ -143,13 +143,13 @@ def _generic(call: DynamicQuantCall, m: IntArray, k: IntArray, platform: Platfor
     split = fitting == 0
     double = padded * (19 if call.smooth else 13) < room
     grouped = np.full_like(split, bool(call.group_num))
-    outcome = np.select([split, grouped, double], [SPLIT, GROUPED, DOUBLE], SINGLE)
-    at_once = where(np.isin(outcome, (DOUBLE, GROUPED)), fitting, 1)
+    outcome = np.select([grouped, split, double], [GROUPED, SPLIT, DOUBLE], SINGLE)
+    at_once = where(np.isin(outcome, (DOUBLE, GROUPED)), np.maximum(fitting, 1), 1)
     inner = align_down(room // 19, 128)
     head, tail = ceil_div(m, cores), m // cores
     return {
         "outcome": ints(outcome),
-        "key": _generic_key(call, outcome),
+        "key": _generic_key(call, outcome, split),
         "coreNum": cores,
         "rowLen": k,
         "headCoreNum": m % cores,
@@ -161,14 +161,17 @@ def _generic(call: DynamicQuantCall, m: IntArray, k: IntArray, platform: Platfor
         "innerLoopTimes": where(split, k // inner, 0),
         "innerLoopTail": where(split, k % inner, 0),
         "groupNum": np.full_like(m, call.group_num),
+        "alignGroupNum": np.full_like(m, align_up(call.group_num, 8)),
         "hasSmooth": np.full_like(m, call.smooth or call.group_num > 0),
         "ubSize": np.full_like(m, platform.ub_bytes),
     }
 
 
-def _generic_key(call: DynamicQuantCall, outcome: IntArray) -> IntArray:
+def _generic_key(call: DynamicQuantCall, outcome: IntArray, split: BoolArray) -> IntArray:
+    if call.group_num:
+        return where(split, 8, 7)
     half = call.x_dtype == "float16"
-    keys = {DOUBLE: 3 if half else 2, SINGLE: 1 if half else 0, SPLIT: 8 if call.group_num else 6, GROUPED: 7}
+    keys = {DOUBLE: 3 if half else 2, SINGLE: 1 if half else 0, SPLIT: 6}
     return ints(np.select([outcome == o for o in keys], list(keys.values())))
 
 

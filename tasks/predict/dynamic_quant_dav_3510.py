@@ -46,7 +46,7 @@ def tile(call: DynamicQuantCall, at: Points, platform: Platform, cann: CannVersi
     tiling |= _inner_loop(call, at, platform, outcome, tiling)
     tiling |= {"groupNum": np.zeros_like(at.m), "hasSmooth": np.full_like(at.m, call.smooth)}
     tiling["dstTypeMax"] = np.full_like(at.m, 32768)
-    cores = tiling["coreNum"]
+    cores = tiling.pop("coreNum")
     per_core = 4 if not call.asymmetric else 8
     return Decisions(
         columns={

@@ -61,6 +61,7 @@ class CannVersion:
     quant_matmul_decode: str
     quant_matmul_basic_other_cores: bool
     quant_matmul_tensor_api: bool
+    quant_matmul_cache_words: bool
     grouped_matmul_code: str
 
     def without_tensor_api(self) -> CannVersion:

@@ -9,6 +9,7 @@ from tasks.predict import (
     dynamic_quant_dav_2201,
     dynamic_quant_dav_3510,
     grouped_matmul_dav_2201,
+    quant_matmul_dav_2201,
     quant_matmul_dav_3510,
 )
 from tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, OperatorCall, QuantMatmulCall, points
@@ -22,6 +23,7 @@ Branch = Callable[[Any, Any, Platform, CannVersion], Decisions]
 BRANCHES: dict[tuple[type[OperatorCall], str], Branch] = {
     (DynamicQuantCall, DAV_2201): dynamic_quant_dav_2201.tile,
     (DynamicQuantCall, DAV_3510): dynamic_quant_dav_3510.tile,
+    (QuantMatmulCall, DAV_2201): quant_matmul_dav_2201.tile,
     (QuantMatmulCall, DAV_3510): quant_matmul_dav_3510.tile,
     (GroupedMatmulCall, DAV_2201): grouped_matmul_dav_2201.tile,
 }
@@ -43,4 +45,11 @@ def predict_axis(
 
 def predict(call: OperatorCall, platform: Platform, cann: CannVersion) -> TilingRecord:
     """Tiling of one call, with the branch taken and the rule that decided it."""
-    return record(call.op_type, predict_axis(call, "m", ints([call.m]), platform, cann))
+    return record(op_type(call, platform), predict_axis(call, "m", ints([call.m]), platform, cann))
+
+
+def op_type(call: OperatorCall, platform: Platform) -> str:
+    """Operator type the framework launches; an offset output, or NpuArch 3510, makes DynamicQuant its V2."""
+    if isinstance(call, DynamicQuantCall) and (call.asymmetric or platform.npu_arch == DAV_3510):
+        return f"{call.op_type}V2"
+    return call.op_type

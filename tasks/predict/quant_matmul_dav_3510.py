@@ -42,11 +42,13 @@ MIX_ASW_CONSTANTS = {
     **dict.fromkeys((
         "singleCoreBatch", "isPerTensor", "isDoubleScale", "biasThreeDim", "needUbBuffer", "realSingleCoreM",
         "realSingleCoreN", "ubSize", "isMClash", "isNClash", "groupSizeM", "groupSizeN", "groupSizeK",
-        "l2CacheDisable", "reserved", "transLength", "iterateOrder", "shareMode", "shareL1Size",
-        "shareL0CSize", "shareUbSize", "batchM", "batchN", "singleBatchM", "singleBatchN", "depthAL1CacheUB",
-        "depthBL1CacheUB", "mTileCntL2", "nTileCntL2", "mTileBlock", "nTileBlock", "calOrder", "isBasicTiling",
+        "transLength", "iterateOrder", "shareMode", "shareL1Size",
+        "shareL0CSize", "shareUbSize", "batchM", "batchN", "singleBatchM", "singleBatchN",
+        "depthAL1CacheUB", "depthBL1CacheUB", "mTileCntL2", "nTileCntL2", "mTileBlock", "nTileBlock",
+        "calOrder", "isBasicTiling",
     ), 0),
 }  # fmt: skip
+CACHE_WORDS = ("l2CacheDisable", "reserved")
 MIX_BASIC_CONSTANTS = {
     "x1QuantMode": 4, "x2QuantMode": 2,
     **dict.fromkeys((
@@ -94,7 +96,7 @@ def tile(call: QuantMatmulCall, at: Points, platform: Platform, cann: CannVersio
             "aiv_aic_ratio": np.full_like(at.m, TWO_TO_ONE),
             "rounds": cut.rounds,
         },
-        fields=steps | _restated(call, at, cut, tensor_api),
+        fields=steps | _restated(call, at, tensor_api, cann),
         outcome=outcome,
         outcomes=OUTCOMES,
         compared={name: values for name, values in steps.items() if name not in FOLLOW_SHAPE},
@@ -177,10 +179,11 @@ def _tensor_api_fields(
     }
 
 
-def _restated(call: QuantMatmulCall, at: Points, cut: Windows, tensor_api: bool) -> dict[str, IntArray]:
+def _restated(call: QuantMatmulCall, at: Points, tensor_api: bool, cann: CannVersion) -> dict[str, IntArray]:
     """Words of the tiling data that only repeat the call or never change."""
     bias = {"isBias": int(call.bias_dtype is not None), "biasDtype": TYPE_CODE[call.bias_dtype]}
     if tensor_api:
         return {"m": at.m, "n": at.n, "k": at.k} | constants(MIX_BASIC_CONSTANTS | bias, len(at))
-    shape = {"M": at.m, "N": at.n, "Ka": at.k, "Kb": at.k, "singleCoreK": at.k, "usedCoreNum": cut.used_cores}
-    return shape | constants(MIX_ASW_CONSTANTS | bias, len(at))
+    shape = {"M": at.m, "N": at.n, "Ka": at.k, "Kb": at.k, "singleCoreK": at.k}
+    added = dict.fromkeys(CACHE_WORDS, 0) if cann.quant_matmul_cache_words else {}
+    return shape | constants(MIX_ASW_CONSTANTS | bias | added, len(at))

@@ -1,0 +1,230 @@
+"""Host tiling of QuantBatchMatmulV3 on NpuArch 2201 (910B, 910C): int8, scales per channel and token.
+
+Restates ops-nn's choice of template and the tiling data of its TBE template around the block search. The
+Basic template's rules are not known completely: where it is chosen, or may be, the record says unknown.
+Closed whitelists are taken as not matching, as they do not for the linears measured here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+
+from tasks.predict.calls import ND, NZ, Points, QuantMatmulCall
+from tasks.predict.environment import CannVersion, Platform
+from tasks.predict.integers import UNSET, BoolArray, IntArray, align_up, ceil_div, ints, mask, where
+from tasks.predict.quant_matmul_dav_2201_problem import Result, problem
+from tasks.predict.quant_matmul_dav_2201_search import search
+from tasks.predict.quant_matmul_dav_2201_small_m import override
+from tasks.predict.records import ONE_TO_ONE, Decisions, Outcome, constants
+from tasks.predict.tiling_keys import KeyLayout
+
+KEY = KeyLayout(("TRANS", 2), ("KERNEL_TEMPLATE_TYPE", 2), ("PERTOKEN", 1), ("OPTION_ATTRS", 2))
+TBE, OPTIMISED = 0, 2
+DECODE_ROWS = 256
+OPTIMISED_WORKSPACE_BYTES = 50 * 1024 * 1024
+TBE_CORES = (20, 24)
+BASIC_SMALL = (512, 1024)
+SCALE_BYTES = {"bfloat16": 2, "float32": 4}
+GENEROUS_BIAS_BYTES = 16
+TYPE_CODE = {None: 3, "int32": 3, "bfloat16": 27, "float32": 0}
+
+_BANKS = "; a runtime_kb or AOE tuning bank on the host, or a closed whitelist, can override it"
+OUTCOMES = (
+    Outcome("tbe", "TBE template: block search, more rows than one base block a core" + _BANKS),
+    Outcome("tbe_optimised", "TBE template: block search, rows fit one base block" + _BANKS),
+    Outcome("tbe_decode", "TBE template: block search, small-M decode rule (K, N multiples of 64)" + _BANKS),
+    Outcome(
+        "basic",
+        "Basic template: cube cores are neither 20 nor 24, or few rows with 13000 ≤ K ≤ 18944 on 910B",
+        unknown_reason="the Basic template's block choice is not restated; observe the tiling log",
+    ),
+    Outcome(
+        "basic_or_tbe",
+        "M above 256: the not-full-load test chooses between Basic and TBE",
+        unknown_reason="closed whitelists and the not-full-load test decide the template; observe the log",
+    ),
+)
+PLAIN, OPT, DECODE, BASIC, UNDECIDED = range(len(OUTCOMES))
+CONSTANTS = {
+    **dict.fromkeys(("batchA", "batchB", "batchC", "singleCoreBatch", "isPertoken"), 1),
+    **dict.fromkeys(("batchM", "batchN", "singleBatchM", "singleBatchN", "stepM", "stepN"), 1),
+    "dbL0A": 2, "dbL0B": 2,
+    **dict.fromkeys((f"batch{matrix}{axis}" for matrix in "ABC" for axis in "1234"), 0),
+    **dict.fromkeys((
+        "isPerTensor", "isDoubleScale", "biasThreeDim", "ubSize", "isMClash", "isNClash", "groupSizeM",
+        "groupSizeN", "groupSizeK", "shareMode", "shareUbSize", "depthAL1CacheUB", "depthBL1CacheUB",
+        "mTileCntL2", "nTileCntL2", "mTileBlock", "nTileBlock", "calOrder", "isBasicTiling", "mTailTile",
+        "nTailTile", "mBaseTailSplitCnt", "nBaseTailSplitCnt", "mTailMain", "nTailMain",
+    ), 0),
+}  # fmt: skip
+FOLLOW_SHAPE = (
+    "M", "N", "Ka", "Kb", "singleCoreK", "realSingleCoreM", "singleCoreM", "ubCalcM", "needUbBuffer",
+    "transLength", "shareL0CSize",  "workspaceBesidesLibapi",
+)  # fmt: skip
+
+
+def tile(call: QuantMatmulCall, at: Points, platform: Platform, cann: CannVersion) -> Decisions:
+    """Tiling of ``call`` at every point; block dim counts cube cores, each with one vector core."""
+    template = _template(call, at, platform, cann)
+    found = _searched(call, at, platform, template == PLAIN)
+    base = (16 * found.m_l0, 16 * found.n_l0, 32 * found.k_l0)
+    workspace = align_up(ceil_div(at.n, found.n_parts), base[1]) * base[0] * 4 * platform.cube_cores
+    optimised = (at.m <= base[0]) & (workspace < OPTIMISED_WORKSPACE_BYTES)
+    decode = _decode(call, at, cann, found, base[0], workspace) & ~optimised
+    single_m, single_n = _single_core(call, at, found, base)
+    used = np.minimum(ceil_div(at.m, single_m) * ceil_div(at.n, single_n), platform.cube_cores)
+    outcome = where(template == PLAIN, where(optimised, OPT, where(decode, DECODE, PLAIN)), template)
+    known = outcome <= DECODE
+    data = _tiling_data(call, at, platform, found, base, (single_m, single_n), used, outcome != PLAIN)
+    shape = {"M": at.m, "N": at.n, "Ka": at.k, "Kb": at.k, "singleCoreK": at.k}
+    bias = {"isBias": int(call.bias_dtype is not None), "biasDtype": TYPE_CODE[call.bias_dtype]}
+    data = data | shape | constants(CONSTANTS | bias, len(at))
+    columns = {
+        "tiling_key": KEY.compose(
+            TRANS=2 * call.transpose_x + call.transpose_w,
+            KERNEL_TEMPLATE_TYPE=where(outcome == PLAIN, TBE, OPTIMISED),
+            PERTOKEN=1,
+        ),
+        "block_dim": used,
+        "used_core_num": used,
+        "base_m": base[0],
+        "base_n": base[1],
+        "base_k": base[2],
+        "m_cnt": ceil_div(at.m, base[0]),
+        "n_cnt": ceil_div(at.n, base[1]),
+        "stream_k": np.zeros_like(at.m),
+        "aiv_aic_ratio": np.full_like(at.m, ONE_TO_ONE),
+        "rounds": ceil_div(single_m, base[0]) * ceil_div(single_n, base[1]),
+    }
+    own = {name: where(known, values, UNSET) for name, values in data.items()}
+    return Decisions(
+        columns={name: where(known, values, UNSET) for name, values in columns.items()},
+        fields=own,
+        outcome=outcome,
+        outcomes=OUTCOMES,
+        compared={n: v for n, v in own.items() if n not in FOLLOW_SHAPE and n not in CONSTANTS},
+    )
+
+
+def _searched(call: QuantMatmulCall, at: Points, platform: Platform, wanted: BoolArray) -> Result:
+    """The search's result where it is asked for; ones elsewhere, which nothing reads."""
+    found = Result(*(np.ones(len(at), dtype=np.int64) for _ in fields(Result)))
+    chosen = np.flatnonzero(wanted)
+    if len(chosen):
+        best = search(problem(call, at, platform).take(chosen))
+        for field in fields(Result):
+            getattr(found, field.name)[chosen] = getattr(best, field.name)
+    return override(call, at, platform, found)
+
+
+def _template(call: QuantMatmulCall, at: Points, platform: Platform, cann: CannVersion) -> IntArray:
+    """PLAIN for the TBE template, BASIC, or UNDECIDED between them."""
+    if call.x_format == NZ:
+        return np.full(len(at), PLAIN)
+    if platform.cube_cores not in TBE_CORES and cann.quant_matmul_basic_other_cores:
+        return np.full(len(at), BASIC)
+    small = (np.minimum(at.m, at.n) <= BASIC_SMALL[0]) & (np.maximum(at.m, at.n) <= BASIC_SMALL[1])
+    deep = (at.m <= 16) & (at.k >= 13000) & (at.k <= 18944) & (at.n >= 1500)
+    deep &= platform.name.startswith("Ascend910B")
+    return ints(np.select([small, deep, at.m > DECODE_ROWS], [PLAIN, BASIC, UNDECIDED], PLAIN))
+
+
+def _decode(
+    call: QuantMatmulCall, at: Points, cann: CannVersion, found: Result, base_m: IntArray, workspace: IntArray
+) -> BoolArray:
+    layout = (call.weight_format, call.transpose_w) in ((NZ, False), (ND, True))
+    if cann.quant_matmul_decode == "no" or not layout or call.bias_dtype is not None or call.transpose_x:
+        return np.zeros(len(at), dtype=np.bool_)
+    allowed = (workspace <= OPTIMISED_WORKSPACE_BYTES) | (cann.quant_matmul_decode == "unlimited")
+    whole = (at.k % 64 == 0) & (at.n % 64 == 0) & (at.m <= DECODE_ROWS)
+    return mask(whole & allowed & (ceil_div(at.m, found.m_parts) <= base_m), len(at))
+
+
+def _single_core(
+    call: QuantMatmulCall, at: Points, found: Result, base: tuple[IntArray, IntArray, IntArray]
+) -> tuple[IntArray, IntArray]:
+    """Rows and columns one core gets."""
+    unit_m = where(mask(call.transpose_x, len(at)) & (at.m >= base[0]), base[0], 16)
+    unit_n = where(mask(not call.transpose_w, len(at)) & (at.n >= base[1]), base[1], 16)
+    return align_up(ceil_div(at.m, found.m_parts), unit_m), align_up(ceil_div(at.n, found.n_parts), unit_n)
+
+
+def _tiling_data(
+    call: QuantMatmulCall,
+    at: Points,
+    platform: Platform,
+    found: Result,
+    base: tuple[IntArray, IntArray, IntArray],
+    real: tuple[IntArray, IntArray],
+    used: IntArray,
+    optimised: BoolArray,
+) -> dict[str, IntArray]:
+    base_m, base_n, base_k = base
+    step_a, step_b = ceil_div(found.k_a_l1, found.k_l0), ceil_div(found.k_b_l1, found.k_l0)
+    depth_a, depth_b = step_a * found.a_buffers, step_b * found.b_buffers
+    cut = _one_base(real, base)
+    product = np.maximum(cut[0], base_m) * np.maximum(cut[1], base_n) * 4 * used
+    # Beyond 50 MiB the host shrinks the single-core block further, by steps that are not restated.
+    kept = optimised | (product <= OPTIMISED_WORKSPACE_BYTES)
+    single = tuple(where(kept, where(optimised, side, cut[i]), UNSET) for i, side in enumerate(base[:2]))
+    opt_workspace = align_up(real[1], base_n) * np.maximum(real[0], base_m) * 4 * used
+    return {
+        "stepKa": step_a, "stepKb": step_b,
+        "depthA1": depth_a, "depthB1": depth_b,
+        "dbL0C": found.l0c_buffers,
+        "singleCoreM": single[0], "singleCoreN": single[1],
+        "realSingleCoreM": real[0], "realSingleCoreN": real[1],
+        "transLength": np.maximum(np.maximum(base_m, base_n) * base_k, 4 * base_m * base_n),
+        "shareL0CSize": 4 * base_m * base_n,
+        "shareL1Size": depth_a * base_m * base_k + depth_b * base_n * base_k,
+        "iterateOrder": _iterate_order(at, found, base, single, real),
+        "workspaceBesidesLibapi": where(kept, where(optimised, opt_workspace, product), UNSET),
+    } | _unified_buffer(call, at, platform, base, optimised)  # fmt: skip
+
+
+def _one_base(
+    real: tuple[IntArray, IntArray], base: tuple[IntArray, IntArray, IntArray]
+) -> tuple[IntArray, IntArray]:
+    """Outside the optimised template one side is cut to one base block where both sides hold several."""
+    loops_m, loops_n = ceil_div(real[0], base[0]), ceil_div(real[1], base[1])
+    both = (real[0] > base[0]) & (real[1] > base[1])
+    by_m = both & (loops_m <= loops_n)
+    return where(by_m, base[0], real[0]), where(both & ~by_m, base[1], real[1])
+
+
+def _iterate_order(
+    at: Points,
+    found: Result,
+    base: tuple[IntArray, IntArray, IntArray],
+    single: tuple[IntArray, ...],
+    real: tuple[IntArray, IntArray],
+) -> IntArray:
+    whole = ceil_div(at.k, 32)
+    only_a = (found.k_a_l1 >= whole) & (found.k_b_l1 < whole)
+    both = (found.k_a_l1 >= whole) & (found.k_b_l1 >= whole)
+    m, n = (where(side == UNSET, other, side) for side, other in zip(single, real, strict=True))
+    by_rows = m + n * ceil_div(m, base[0]) < n + m * ceil_div(n, base[1])
+    return ints(only_a | (both & by_rows))
+
+
+def _unified_buffer(
+    call: QuantMatmulCall,
+    at: Points,
+    platform: Platform,
+    base: tuple[IntArray, IntArray, IntArray],
+    optimised: BoolArray,
+) -> dict[str, IntArray]:
+    base_m, base_n, _ = base
+    scale = SCALE_BYTES[call.scale_dtype]
+    need = 32 * base_m + where(optimised, 4 * base_m * base_n + 4 * align_up(base_m, 8) + 8 * base_n, 56)
+    row = where(optimised, base_n * (12 + 4), base_n * (12 + 8 + 2 * scale + 4 + 4) + 8)
+    rows = np.minimum(np.minimum((platform.ub_bytes - need) // row, base_m), at.m)
+    if call.bias_dtype not in (None, "int32"):
+        # What such a bias takes of UB is not restated; where even a generous share changes nothing, it is
+        # known.
+        fewest = np.minimum((platform.ub_bytes - need - GENEROUS_BIAS_BYTES * base_n) // row, rows)
+        rows = where(fewest == rows, rows, UNSET)
+    buffer = where(optimised, 0, where(rows == UNSET, UNSET, 8 * rows * base_n))
+    return {"ubCalcM": rows, "ubCalcN": base_n, "needUbBuffer": buffer}

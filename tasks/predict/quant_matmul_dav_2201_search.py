@@ -1,0 +1,64 @@
+"""The 2201 block search: every listed tile is split, deepened and costed; the first cheapest wins.
+
+Restates the predecessor of the closed matmul tiling library (cann-ops, cache tiling), which CANN's own unit
+tests agree with where it decides. Weight format plays no part: both sides count as ND.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import fields
+
+import numpy as np
+
+from tasks.predict.quant_matmul_dav_2201_cost import cycles
+from tasks.predict.quant_matmul_dav_2201_depth import result
+from tasks.predict.quant_matmul_dav_2201_problem import Problem, Result, pick
+from tasks.predict.quant_matmul_dav_2201_split import split
+
+FEW_ROWS = 16
+TILES = (
+    (64, 64, 256), (64, 64, 512), (64, 64, 1024), (64, 128, 256), (64, 128, 512), (64, 256, 256),
+    (128, 64, 256), (128, 64, 512), (128, 128, 256), (128, 128, 512), (256, 64, 256), (96, 320, 256),
+    (128, 192, 256), (128, 256, 256), (192, 128, 256), (256, 128, 256), (320, 96, 256), (320, 64, 256),
+    (64, 320, 256), (512, 64, 128), (64, 512, 128),
+)  # fmt: skip
+TILES_FEW_ROWS = ((16, 256, 64), (16, 256, 128), (16, 256, 256), (16, 256, 512), (16, 64, 32))
+DOUBLE_L0C = ((64, 64, 1024), (128, 128, 512))
+
+
+_REMEMBERED: OrderedDict[tuple[object, ...], Result] = OrderedDict()
+REMEMBERED_PROBLEMS = 64
+
+
+def search(at: Problem) -> Result:
+    """The winning tile at every point. The last few problems are remembered: versions share them."""
+    key = at.identity
+    if key not in _REMEMBERED:
+        _REMEMBERED[key] = _search(at)
+        if len(_REMEMBERED) > REMEMBERED_PROBLEMS:
+            _REMEMBERED.popitem(last=False)
+    return _REMEMBERED[key]
+
+
+def _search(at: Problem) -> Result:
+    few = at.m <= FEW_ROWS
+    found = Result(*(np.empty(len(at), dtype=np.int64) for _ in fields(Result)))
+    for points, tiles in ((np.flatnonzero(few), TILES_FEW_ROWS), (np.flatnonzero(~few), TILES)):
+        if len(points):
+            best = _best(at.take(points), tiles)
+            for field in fields(Result):
+                getattr(found, field.name)[points] = getattr(best, field.name)
+    return found
+
+
+def _best(at: Problem, tiles: tuple[tuple[int, int, int], ...]) -> Result:
+    winner: Result | None = None
+    cheapest = np.full(len(at), np.inf)
+    for tile in tiles:
+        candidate = result(at, split(at, *tile))
+        cost = cycles(at, candidate, tile in DOUBLE_L0C)
+        winner = candidate if winner is None else pick(cost < cheapest, candidate, winner)
+        cheapest = np.fmin(cost, cheapest)
+    assert winner is not None
+    return winner
