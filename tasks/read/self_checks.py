@@ -28,7 +28,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Check:
-    """Result of one self-check on one file: rows looked at, rows that break it, the first of them in words."""
+    """Result of one self-check on one file: rows looked at, rows that break it, the first in words."""
 
     file: str
     rule: str
