@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -108,7 +108,7 @@ def measure_process(
     it. Raises MeasureError where ``capture_dir`` holds something that is not a capture.
     """
     if (capture_dir / "manifest.json").is_file():
-        return _finished(capture_dir)
+        return _finished(capture_dir, _log_tail(capture_dir, ()))
     _remove_partial(capture_dir)
     capture_dir.parent.mkdir(parents=True, exist_ok=True)
     plan_file = capture_dir.with_name(f"{capture_dir.name}.plan.json")
@@ -215,7 +215,7 @@ def _session(command: list[str], descriptors: tuple[int, ...]) -> Iterator[subpr
 def _outcome(code: int, follower: _Follower, capture_dir: Path, timed_out: bool) -> Outcome:
     tail = _log_tail(capture_dir, follower.errors)
     if (capture_dir / "manifest.json").is_file():
-        return _finished(capture_dir)
+        return _finished(capture_dir, tail)
     reason = follower.ended.get("reason")
     if timed_out:
         limit = f"took longer than {follower._timeout_s:g} s"
@@ -227,13 +227,12 @@ def _outcome(code: int, follower: _Follower, capture_dir: Path, timed_out: bool)
     return Outcome("failed", capture_dir, reason or f"exit code {code}", tail, False)
 
 
-def _finished(capture_dir: Path) -> Outcome:
+def _finished(capture_dir: Path, tail: str) -> Outcome:
     capture = json.loads((capture_dir / "capture.json").read_text(encoding="utf-8"))
-    tail = _log_tail(capture_dir, deque())
     return Outcome(capture["status"], capture_dir, capture["failure_reason"], tail, True)
 
 
-def _log_tail(capture_dir: Path, errors: deque[str]) -> str:
+def _log_tail(capture_dir: Path, errors: Iterable[str]) -> str:
     log = capture_dir / "stderr.log"
     written = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
     return "\n".join([*errors, *written][-LOG_TAIL_LINES:])

@@ -82,7 +82,9 @@ def read_torch_trace(path: Path, source_file: str, origin: Origin, calls: Mappin
     """
     try:
         document = json.loads(path.read_bytes(), parse_float=str)
-        raw, base_ns = document["traceEvents"], int(document.get("baseTimeNanoseconds", 0))
+        raw, base_ns = list(document["traceEvents"]), int(document.get("baseTimeNanoseconds", 0))
+        if not all(isinstance(event, dict) for event in raw):
+            raise TypeError("an event is no object")
     except (ValueError, KeyError, TypeError) as error:
         refusal = Refusal(source_file, None, "trace", f"not a Chrome trace: {type(error).__name__} {error}")
         return _result(origin, schema("kernels").empty_table(), [refusal])

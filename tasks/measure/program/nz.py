@@ -67,7 +67,8 @@ def unpack(weight: torch.Tensor) -> torch.Tensor:
     k, n = weight.shape[-2:]
     stored = blocks(weight)
     flat = stored[:, :, :k].permute(0, 2, 1, 3).reshape(len(stored), k, -1)[:, :, :n]
-    return flat.reshape(weight.shape).contiguous()
+    # A single column block lies as in ND; without a copy of its own it would still count as NZ.
+    return flat.reshape(weight.shape).clone(memory_format=torch.contiguous_format)
 
 
 def blocks(weight: torch.Tensor) -> torch.Tensor:
