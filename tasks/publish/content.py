@@ -1,0 +1,53 @@
+"""Everything a report shows, as contract tables and a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from data_contracts import schema
+
+
+def _empty(table: str) -> pa.Table:
+    return schema(table).empty_table()
+
+
+@dataclass(frozen=True)
+class ReportContent:
+    """Contract tables of one sweep, or of both sides of a comparison; all but the first four may be empty."""
+
+    runs: pa.Table
+    captures: pa.Table
+    points: pa.Table
+    samples: pa.Table
+    alignments: pa.Table = field(default_factory=partial(_empty, "alignments"))
+    comparisons: pa.Table = field(default_factory=partial(_empty, "comparisons"))
+    cliffs: pa.Table = field(default_factory=partial(_empty, "cliffs"))
+    ledger: pa.Table = field(default_factory=partial(_empty, "ledger"))
+    checks: pa.Table = field(default_factory=partial(_empty, "checks"))
+    quarantine: pa.Table = field(default_factory=partial(_empty, "quarantine"))
+    title: str = "tilewatch report"
+    command: str = ""
+    """The command that produces this report."""
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Relative addresses by what they lead to; ``validation`` is the validation page."""
+    software: Mapping[str, str] = field(default_factory=dict)
+    """Versions for the footer."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where runs of different evidence are put into one report."""
+        if len(kinds := self.distinct("evidence")) > 1:
+            raise ValueError(f"evidence is never mixed; one report cannot show {' and '.join(kinds)} runs")
+
+    def distinct(self, column: str) -> list[str]:
+        """Sorted distinct values of a column of ``runs``."""
+        return sorted(pc.unique(self.runs[column]).drop_null().to_pylist())
+
+    @property
+    def simulated(self) -> bool:
+        """True for simulated runs: every section says so."""
+        return "simulated" in self.distinct("evidence")

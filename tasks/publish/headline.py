@@ -1,0 +1,105 @@
+"""The top of the report: the sentence that matters first, banners, the A/A control."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from tasks.publish.bands import SHOWN, Row
+from tasks.publish.content import ReportContent
+from tasks.publish.display import count
+from tasks.publish.summary import comparison_summary, sweep_sentence
+
+CPU_BANNER = (
+    "CPU reference kernels: real numbers of this CPU that tell nothing about an NPU. They have no tiling, "
+    "so no step of a curve can be explained by one."
+)
+SIMULATED_BANNER = (
+    "SIMULATED: these numbers come from a model, not from a device. Nothing on this page was measured."
+)
+
+
+@dataclass(frozen=True)
+class Headline:
+    """``sentences`` in the order to read them; ``banners`` stand above everything else."""
+
+    sentences: list[str]
+    banners: list[str]
+    control: str
+    control_ok: bool
+
+
+def headline(content: ReportContent) -> Headline:
+    """Worst row with its ratio and cause where there is a comparison, then what was measured."""
+    sentences = []
+    if content.comparisons.num_rows:
+        by_build = content.comparisons.filter(pc.field("compared_by") == "build")
+        summary = comparison_summary(by_build if by_build.num_rows else content.comparisons)
+        sentences.append(f"{summary.sentence[:-1]}{_cause(content, summary.worst[0])}.")
+    sentences.append(sweep_sentence(content.runs, content.points))
+    return Headline(sentences, _banners(content), *_control(content))
+
+
+def _banners(content: ReportContent) -> list[str]:
+    banners = [SIMULATED_BANNER] if content.simulated else []
+    if "cpu" in content.distinct("agent"):
+        banners.append(CPU_BANNER)
+    for run in content.runs.to_pylist():
+        if run["status"] != "complete":
+            reason = run["status_reason"] or "no reason recorded"
+            banners.append(f"Run {run['run_id']}, {run['experiment']}: {run['status']} ({reason}).")
+    return banners
+
+
+def _control(content: ReportContent) -> tuple[str, bool]:
+    """The error rate that identical pairs show, so that a verdict can be believed, or not."""
+    if content.comparisons.num_rows:
+        (first,) = content.comparisons.slice(0, 1).to_pylist()
+        pairs, rate, state = (first[f"control_{name}"] for name in ("pairs", "false_rate", "status"))
+    else:
+        runs = content.runs.to_pylist()
+        pairs = sum(run["control_pairs"] for run in runs)
+        rate = sum(run["control_false_pairs"] for run in runs) / pairs if pairs else None
+        states = {run["control_status"] for run in runs}
+        state = next((name for name in ("void", "insufficient", "ok") if name in states), "insufficient")
+    called = "" if rate is None else f", {rate:.1%} of them called FASTER or SLOWER"
+    meaning = {
+        "ok": "ok",
+        "insufficient": "insufficient – under 20 pairs the error rate is not known",
+        "void": "void – the error rate is over its limit, no verdict counts",
+    }[state]
+    return f"A/A control: {count(pairs, 'identical pair')}{called}. Control: {meaning}.", state == "ok"
+
+
+def _cause(content: ReportContent, worst: Row) -> str:
+    """What differs beside the time: the observed tiling, else the changed component of the build."""
+    if worst["verdict"] not in ("SLOWER", "FASTER"):
+        return ""
+    changed = _tiling_change(content, worst)
+    if changed:
+        return f"; cause: tiling changed, {changed}"
+    if worst["compared_by"] == "build" and worst["changed_components"]:
+        components = ", ".join(worst["changed_components"])
+        if worst["cause_separable"]:
+            return f"; no tiling change observed, changed component {components}"
+        return f"; no tiling change observed, changed components {components}, cause not separable"
+    return ""
+
+
+def _tiling_change(content: ReportContent, row: Row) -> str:
+    """Observed tiling fields of the point that differ between both sides, as ``base_m 128 → 64``."""
+    of_point = content.alignments.filter(pc.field("point_id") == row["point_id"]).to_pylist()
+    base = _observed(of_point, row["base_run_ids"], row["base_arm"])
+    candidate = _observed(of_point, row["candidate_run_ids"], row["candidate_arm"])
+    if base is None or candidate is None:
+        return ""
+    return ", ".join(
+        f"{name} {base[name]} → {candidate[name]}" for name in SHOWN if base[name] != candidate[name]
+    )
+
+
+def _observed(alignments: Sequence[Row], run_ids: Sequence[str], arm: str) -> Row | None:
+    found = [a for a in alignments if a["status"] == "aligned" and a["run_id"] in run_ids and a["arm"] == arm]
+    return found[-1] if found else None

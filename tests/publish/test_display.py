@@ -1,0 +1,49 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.publish.display import count, digits, duration, ratio
+
+
+@pytest.mark.parametrize(
+    ("value_ns", "text"),
+    [
+        (None, "–"),
+        (float("nan"), "–"),
+        (0, "0 ns"),
+        (87.0, "87.0 ns"),
+        (999.4, "999 ns"),
+        (999.6, "1.00 µs"),
+        (12_345, "12.3 µs"),
+        (999_999, "1.00 ms"),
+        (1_234_567, "1.23 ms"),
+        (61_500_000_000, "61.5 s"),
+        (-4_000, "-4.00 µs"),
+    ],
+)
+def test_a_duration_has_three_digits_and_the_unit_that_fits(value_ns, text):
+    assert duration(value_ns) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0"), (0.01234, "0.0123"), (9.999, "10.0"), (123.4, "123"), (12_345, "12300")]
+)
+def test_digits_never_use_an_exponent(value, text):
+    assert digits(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1.2, "×1.20"), (1.0012, "×1.001"), (0.95, "×0.95"), (None, "–")]
+)
+def test_a_ratio_close_to_one_keeps_three_decimals(value, text):
+    assert ratio(value) == text
+
+
+def test_nouns_agree_with_their_number():
+    assert (count(1, "point"), count(1200, "point"), count(2, "process")) == (
+        "1 point",
+        "1,200 points",
+        "2 processes",
+    )
