@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from prefect import flow, task
+from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
 from flows.requests import SweepRequest
@@ -36,7 +37,9 @@ def sweep(request: SweepRequest) -> SweepReport:
         with leased(settings, folder.document) as lease:
             for batch in todo:
                 measure(folder, batch, lease)
-        return publish(tabulated(folder, archived(folder)))
+        report = publish(tabulated(folder, archived(folder)))
+    leave_artifacts(report)
+    return report
 
 
 @task(name="start", cache_policy=NO_CACHE)
@@ -76,3 +79,9 @@ def publish(tables: Tabulated) -> SweepReport:
     settings = load_settings()
     with open_archive(settings) as archive:
         return report_run(settings, archive, tables)
+
+
+def leave_artifacts(report: SweepReport) -> None:
+    """Leave the summary as a Prefect table and the report as a link."""
+    create_table_artifact(report.summary.to_pylist(), key="sweep", description=report.sentence)
+    create_link_artifact(report.path.as_uri(), key="sweep-report", link_text=f"report of {report.run_id}")

@@ -1,7 +1,8 @@
 """The Prefect settings that tilewatch needs, in one place.
 
-Each was found necessary by test: the defaults lose concurrency slots when the server restarts, stall on SQLite,
-send analytics, or leave dead flow runs in Running. ``apply`` must run before Prefect is first imported.
+Each was found necessary by test: the defaults lose concurrency slots when the server restarts, stall on
+SQLite, send analytics, or leave dead flow runs in Running. ``apply`` must run before Prefect is first
+imported.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ EPHEMERAL: dict[str, str] = {
 
 
 def apply(home: Path) -> None:
-    """Put the settings into the environment; Prefect keeps its database and profiles under ``home/prefect``."""
+    """Put the settings into the environment; Prefect keeps its database under ``home/prefect``."""
     for name, value in ALWAYS.items():
         os.environ.setdefault(name, value)
     folder = home / "prefect"

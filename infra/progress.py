@@ -48,12 +48,13 @@ class LogListener:
         self._logger.warning("%s", message)
 
 
-_current: ContextVar[Listener] = ContextVar("progress", default=LogListener(logging.getLogger("tilewatch")))
+_log = LogListener(logging.getLogger("tilewatch"))
+_current: ContextVar[Listener | None] = ContextVar("progress", default=None)
 
 
 def current() -> Listener:
     """The present listener; without one, the log."""
-    return _current.get()
+    return _current.get() or _log
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Pure: the same document and captures give the same tables, so a run can be rebui
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from tasks.align.alignments import alignments_table
 from tasks.align.points import points_table
 from tasks.align.runs import ControlCount, runs_row
 from tasks.analyse.control import control, control_table
+from tasks.analyse.explain import cliff_table
+from tasks.analyse.ledger import ledger_table
 from tasks.analyse.tables import RunTables
 from tasks.plan.run_document import RunDocument
 from tasks.read.capture import OBSERVED, CaptureTables, read_capture
@@ -30,7 +33,10 @@ def derive(
     Raises CaptureError for a folder whose files disagree with its manifest; bad rows go to ``quarantine``.
     """
     parts = [_experiment(document, letter, captures.get(letter, ())) for letter in document.plans]
-    return {name: pa.concat_tables([part[name] for part in parts]) for name in parts[0]}
+    tables = {name: pa.concat_tables([part[name] for part in parts]) for name in parts[0]}
+    sides = RunTables(**{f.name: tables[f.name] for f in fields(RunTables)})
+    cliffs = cliff_table(sides)
+    return tables | {"cliffs": cliffs, "ledger": ledger_table(sides, cliffs=cliffs)}
 
 
 def _experiment(

@@ -18,8 +18,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    help="Measure W8A8 operators, archive the evidence, compare builds: is W8A8 faster here, where does latency "
-    "jump as M grows, why, and did the new CANN build change it?",
+    help="Measure W8A8 operators, archive the evidence, compare builds: is W8A8 faster here, where does "
+    "latency jump as M grows, why, and did the new CANN build change it?",
     epilog=f"Exit codes:  \n{_EXITS}",
 )
 for module in (run, compare, query, services, later):

@@ -26,6 +26,7 @@ def register(app: typer.Typer) -> None:
     """Add the verbs to ``app``."""
     app.command()(compare)
     app.command()(report)
+    app.command()(reanalyse)
 
 
 def compare(
@@ -76,7 +77,9 @@ def compare(
 
 def report(
     run: Annotated[str | None, typer.Argument(help="Run id [default: the newest run].")] = None,
-    to: Annotated[Path | None, typer.Option(help="Write the page here [default: below the home folder].")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Write the page here [default: below the home folder].")
+    ] = None,
 ) -> None:
     """Render the report of an archived run again and print its path."""
     from infra.errors import TilewatchError
@@ -94,6 +97,22 @@ def report(
             out.print(str(report_archived(settings, archive, run or known[-1], to)), soft_wrap=True)
 
 
+def reanalyse(
+    runs: Annotated[list[str], typer.Argument(help="Run ids, as `tilewatch runs` lists them.")],
+) -> None:
+    """Rebuild every table of a run from its raw captures with the present code, and its report."""
+    from infra.pipeline.report import report_run
+    from infra.pipeline.tabulate import rebuild_run
+
+    with told():
+        settings = load_settings()
+        with open_archive(settings) as archive, shown():
+            for run in runs:
+                rebuilt = report_run(settings, archive, rebuild_run(settings, archive, run))
+                out.print(f"{run}: {rebuilt.sentence}", soft_wrap=True)
+                out.print(f"report: {rebuilt.path}", soft_wrap=True)
+
+
 def _show(rows: pa.Table, base: str, candidate: str, as_json: bool, as_csv: bool) -> None:
     if as_json or as_csv:
         show_table(rows, as_json=as_json, as_csv=as_csv)
@@ -102,6 +121,7 @@ def _show(rows: pa.Table, base: str, candidate: str, as_json: bool, as_csv: bool
 
     summary = comparison_summary(rows)
     show_table(rows.select(list(COLUMNS)), title=f"{candidate} against {base}")
+    out.print(", ".join(f"{number} {verdict}" for verdict, number in summary.counts.items() if number))
     out.print(summary.sentence, soft_wrap=True)
-    for warning in summary.warnings:
-        warn(warning)
+    if (status := set(rows["control_status"].to_pylist())) != {"ok"}:
+        warn(f"A/A control: {', '.join(sorted(status))}")

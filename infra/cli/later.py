@@ -13,7 +13,6 @@ NOT_YET = {
     "ingest": "make captures of existing profiler and log folders",
     "demo": "run two simulated CANN builds through everything",
     "baseline": "approve a build as baseline",
-    "reanalyse": "rebuild tables and comparisons from raw with the present code",
     "deploy": "create or update the Prefect deployments",
     "agent": "start a worker for this host and device",
 }

@@ -55,5 +55,6 @@ def shown() -> Iterator[None]:
         TimeRemainingColumn(),
         TextColumn("[dim]{task.fields[detail]}"),
     )
-    with Progress(*columns, console=err, disable=not err.is_terminal) as bars, listening(TerminalListener(bars)):
+    bars = Progress(*columns, console=err, disable=not err.is_terminal)
+    with bars, listening(TerminalListener(bars)):
         yield

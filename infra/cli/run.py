@@ -6,11 +6,12 @@ import shlex
 import sys
 from typing import Annotated, Literal
 
+import pyarrow as pa
 import typer
 
 from infra import prefect_settings, spool
 from infra.cli.exits import FAILED, INTERRUPTED, told
-from infra.cli.output import complain, err, out, show_table, warn
+from infra.cli.output import complain, err, out, show_rows, show_table, warn
 from infra.cli.progress import shown
 from infra.settings import load_settings
 
@@ -37,7 +38,7 @@ def run(
         str | None, typer.Option(help="Label of the build under test [default: made from its components].")
     ] = None,
     resume: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Go on with an interrupted run; only the rest is measured.")
+        str | None, typer.Option(metavar="RUN", help="Go on with this interrupted run; the rest is measured.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of order and inputs; 0 takes the clock.")] = 0,
     processes: Annotated[
@@ -86,7 +87,12 @@ def run(
             else:
                 err.print(f"stopped; what was measured is kept. Go on with: tilewatch run --resume {run_id}")
             raise typer.Exit(INTERRUPTED) from None
-    show_table(report.summary, title=report.sentence, as_json=as_json)
+    if as_json:
+        show_table(report.summary, as_json=True)
+    else:
+        head = ("experiment", "curve", "arm", "points", "processes", "from", "to")
+        show_rows(head, summary_rows(report.summary))
+        out.print(report.sentence, soft_wrap=True)
     for warning in report.warnings:
         warn(warning)
     if not as_json:
@@ -95,3 +101,21 @@ def run(
     if report.failed:
         complain("no process of an experiment completed", f"tilewatch show {report.run_id} says why")
         raise typer.Exit(FAILED)
+
+
+def summary_rows(summary: pa.Table) -> list[tuple[str, ...]]:
+    """The summary of a sweep as a person reads it: one line a curve and arm, both ends of the axis."""
+    from tasks.publish.display import axis_name, duration
+
+    rows = []
+    for row in summary.to_pylist():
+        ends = [
+            f"{axis_name(row['axis'])} {row[f'{end}_axis_value']}: {duration(row[f'{end}_ns'])}"
+            if row[f"{end}_ns"] is not None
+            else "nothing to time"
+            for end in ("first", "last")
+        ]
+        missing = f" ({row['missing']} missing)" if row["missing"] else ""
+        counts = f"{row['points']}{missing}", str(row["processes"] or "–")
+        rows.append((row["experiment"], row["curve"], row["arm"], *counts, *ends))
+    return rows

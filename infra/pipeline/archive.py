@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from infra.archive import Archive
 from infra.progress import current
 from infra.spool import RunFolder
-from tasks.collect.archive import CaptureRef, archive_capture
+from tasks.collect.archive import RAW, CaptureRef, archive_capture, key_part, list_captures
 from tasks.plan.run_document import RunDocument, read_run_document
 
-RUNS = "raw/runs"
+RUNS = f"{RAW}/runs"
 
 
 def archive_run(archive: Archive, folder: RunFolder) -> dict[str, list[tuple[Path, CaptureRef]]]:
@@ -33,6 +34,16 @@ def archive_run(archive: Archive, folder: RunFolder) -> dict[str, list[tuple[Pat
 def document_key(run_id: str) -> str:
     """Key of a run's document in the object store."""
     return f"{RUNS}/{run_id}.json"
+
+
+def captures_of(archive: Archive, document: RunDocument, experiment: str) -> list[str]:
+    """Prefixes of the run's complete captures of one experiment, found in the raw zone itself."""
+    of_build = f"{RAW}/{key_part(experiment)}/{key_part(document.build)}"
+    return [
+        prefix
+        for prefix in list_captures(archive.objects, of_build)
+        if json.loads(archive.objects.get(f"{prefix}/capture.json"))["run_id"] == document.run_id
+    ]
 
 
 def archived_document(archive: Archive, run_id: str) -> RunDocument:

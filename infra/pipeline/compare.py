@@ -12,12 +12,13 @@ import pyarrow.compute as pc
 
 from infra.archive import Archive
 from infra.errors import TilewatchError
-from infra.pipeline.content import report_content
+from infra.pipeline.report import publish_pages, software
 from infra.settings import Settings
 from tasks.analyse.compare import compare_builds
 from tasks.analyse.spread import between_lease_spread
-from tasks.analyse.tables import RunTables
+from tasks.analyse.tables import RunTables, join
 from tasks.publish.address import Published, publish_comparison
+from tasks.publish.content import ReportContent
 from tasks.publish.report import render_report
 from tasks.validate.page import render_page
 from tasks.validate.run import validate_tables
@@ -122,15 +123,41 @@ def _published(
     with tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".validate-") as work:
         validated = validate_tables({"comparisons": rows}, Path(work))
     kept = validated.tables["comparisons"]
-    page = render_page(validated.results, title="Validation of the comparison", report_href="report.html")
-    report = render_report(report_content(archive, candidate, comparisons=kept, base=base))
-    published = publish_comparison(archive.objects, kept, report, page)
-    stored = published.stamped(kept)
-    archive.tables.write("comparisons", stored)
+    title = f"{kept['candidate'][0]} against {kept['baseline'][0]}"
+    pages = {
+        "report.html": _report(title, kept, base, candidate),
+        "validation.html": render_page(
+            validated.results, title=f"Validation of {title}", report_href="report.html"
+        ),
+    }
+    published = publish_comparison(
+        archive.objects,
+        kept,
+        plan_hashes=join([base, candidate]).distinct("plan_hash"),
+        report_html=pages["report.html"],
+        validation_html=pages["validation.html"],
+    )
+    archive.tables.write("comparisons", published.comparison)
     archive.tables.write("quarantine", validated.quarantine)
     archive.tables.write("checks", validated.checks)
-    folder = settings.home / "reports" / published.address
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "report.html").write_text(report, encoding="utf-8")
-    (folder / "validation.html").write_text(page, encoding="utf-8")
-    return Compared(stored, published, folder / "report.html")
+    folder = publish_pages(settings, archive, published.address, pages)
+    return Compared(published.comparison, published, folder / "report.html")
+
+
+def _report(title: str, rows: pa.Table, base: RunTables, candidate: RunTables) -> str:
+    both = join([base, candidate])
+    baseline, name = rows["baseline"][0].as_py(), rows["candidate"][0].as_py()
+    return render_report(
+        ReportContent(
+            runs=both.runs,
+            captures=both.captures,
+            points=both.points,
+            samples=both.samples,
+            alignments=both.alignments,
+            comparisons=rows,
+            title=title,
+            command=f"tilewatch compare {baseline} {name}",
+            links={"validation": "validation.html"},
+            software=software(),
+        )
+    )

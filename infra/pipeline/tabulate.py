@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.archive import Archive
-from infra.pipeline.archive import archived_document
+from infra.pipeline.archive import archived_document, captures_of
 from infra.progress import current
 from infra.settings import Settings
 from tasks.collect.fetch import fetch_capture
@@ -51,15 +51,22 @@ def tabulate_run(
 
 
 def rebuild_run(settings: Settings, archive: Archive, run_id: str) -> Tabulated:
-    """Rebuild every table of an archived run from its raw captures alone."""
+    """Rebuild every table of an archived run from raw alone: nothing is taken from the tables.
+
+    Raises ObjectMissingError where the run was never archived.
+    """
     document = archived_document(archive, run_id)
-    known = archive.tables.scan("captures", [("run_id", "==", run_id)], ["experiment", "raw_prefix"])
+    prefixes = {letter: captures_of(archive, document, letter) for letter in document.plans}
+    current().stage("fetch", sum(len(p) for p in prefixes.values()))
+    settings.prepare()
     with tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".rebuild-") as work:
         captures: dict[str, list[tuple[Path, str]]] = {letter: [] for letter in document.plans}
-        for row in known.to_pylist():
-            target = Path(work) / row["raw_prefix"].rsplit("/", 1)[-1]
-            fetch_capture(archive.objects, row["raw_prefix"], target)
-            captures[row["experiment"]].append((target, row["raw_prefix"]))
+        for letter, found in prefixes.items():
+            for prefix in found:
+                target = Path(work) / prefix.rsplit("/", 1)[-1]
+                fetch_capture(archive.objects, prefix, target)
+                captures[letter].append((target, prefix))
+                current().advance(prefix)
         return tabulate_run(settings, archive, document, captures)
 
 

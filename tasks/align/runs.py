@@ -13,6 +13,11 @@ from data_contracts import from_rows
 from tasks.plan.plan import Plan
 from tasks.plan.run_document import RunDocument
 
+_OF_THE_DOCUMENT = (
+    "run_id", "build", "build_id", "agent", "evidence", "preset", "device", "device_class", "host",
+    "method_hash", "method_version", "seed", "command",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class ControlCount:
@@ -40,22 +45,11 @@ def runs_row(
     present = points.num_rows - missing
     status, reason = _status(len(plan.processes), complete, missing, control)
     row: dict[str, Any] = {
-        "run_id": document.run_id,
+        **{name: getattr(document, name) for name in _OF_THE_DOCUMENT},
         "experiment": experiment,
-        "build": document.build,
-        "build_id": document.build_id,
         "build_components": dict(document.components),
-        "agent": document.agent,
-        "evidence": document.evidence,
-        "preset": document.preset,
-        "device": document.device,
-        "device_class": document.device_class,
-        "host": document.host,
         "plan_hash": plan.plan_hash,
-        "method_hash": document.method_hash,
-        "method_version": document.method_version,
         "lease_id": _lease(captures),
-        "seed": document.seed,
         "status": status,
         "status_reason": reason,
         "started_ns": pc.min(captures["started_ns"]).as_py() or document.started_ns,
@@ -72,7 +66,6 @@ def runs_row(
         "control_status": control.status,
         "operator_time_ns": pc.sum(observed["operator_time_ns"]).as_py(),
         "wall_time_ns": _wall_time_ns(captures),
-        "command": document.command,
     }
     return from_rows("runs", [row])
 

@@ -1,0 +1,115 @@
+"""The report of a run: rendered from the stored tables, kept on this host and in the object store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from infra.archive import Archive
+from infra.pipeline.tabulate import Tabulated
+from infra.progress import current
+from infra.settings import Settings
+from tasks.publish.content import ReportContent
+from tasks.publish.report import render_report
+from tasks.publish.summary import sweep_sentence, sweep_summary
+from tasks.validate.page import render_page
+
+REPORTS = "reports"
+SOFTWARE = ("tilewatch", "prefect", "great-expectations", "deltalake", "duckdb", "pyarrow", "plotly")
+SECTIONS = ("runs", "captures", "points", "samples", "alignments", "cliffs", "ledger", "checks", "quarantine")
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    """What a sweep came to, for a terminal or an artifact. ``path`` is the report on this host."""
+
+    run_id: str
+    build: str
+    path: Path
+    sentence: str
+    summary: pa.Table
+    warnings: tuple[str, ...]
+    failed: bool
+
+
+def report_run(settings: Settings, archive: Archive, tabulated: Tabulated) -> SweepReport:
+    """Render and publish the report and the validation page of a run that was just stored."""
+    tables, document = tabulated.tables, tabulated.document
+    current().stage("report", 1)
+    validation = render_page(
+        tabulated.validation, title=f"Validation of run {document.run_id}", report_href="report.html"
+    )
+    report = render_report(_content(document.run_id, tables, {"validation": "validation.html"}))
+    pages = {"report.html": report, "validation.html": validation}
+    folder = publish_pages(settings, archive, document.run_id, pages)
+    current().advance("report.html")
+    runs = tables["runs"]
+    return SweepReport(
+        run_id=document.run_id,
+        build=document.build,
+        path=folder / "report.html",
+        sentence=sweep_sentence(runs, tables["points"]),
+        summary=sweep_summary(runs, tables["captures"], tables["points"], tables["samples"]),
+        warnings=tuple(_warnings(runs)),
+        failed="failed" in runs["status"].to_pylist(),
+    )
+
+
+def report_archived(settings: Settings, archive: Archive, run_id: str, to: Path | None) -> Path:
+    """Render the report of an archived run again; returns where it is."""
+    tables = {name: archive.tables.scan(name, [("run_id", "==", run_id)]) for name in SECTIONS}
+    links = {"validation": "validation.html"} if to is None else {}
+    page = render_report(_content(run_id, tables, links))
+    if to is None:
+        return publish_pages(settings, archive, run_id, {"report.html": page}) / "report.html"
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_text(page, encoding="utf-8")
+    return to
+
+
+def publish_pages(settings: Settings, archive: Archive, address: str, pages: dict[str, str]) -> Path:
+    """Keep ``pages`` under ``reports/<address>`` on this host and in the object store; returns the folder."""
+    folder = settings.home / REPORTS / address
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, page in pages.items():
+        archive.objects.replace(f"{REPORTS}/{address}/{name}", page.encode())
+        part = folder / f".{name}.part"
+        part.write_text(page, encoding="utf-8")
+        part.replace(folder / name)
+    return folder
+
+
+def software() -> dict[str, str]:
+    """Versions of the software that made a page."""
+    return {name: version(name) for name in SOFTWARE}
+
+
+def _content(run_id: str, tables: dict[str, pa.Table], links: dict[str, str]) -> ReportContent:
+    given: dict[str, Any] = {name: tables[name] for name in SECTIONS if name in tables}
+    return ReportContent(
+        **given,
+        title=f"Run {run_id}",
+        command=f"tilewatch report {run_id}",
+        links=links,
+        software=software(),
+    )
+
+
+def _warnings(runs: pa.Table) -> list[str]:
+    """What a person must know before believing the numbers."""
+    rows = runs.to_pylist()
+    said = [
+        f"experiment {row['experiment']}: {row['status']}: {row['status_reason']}"
+        for row in rows
+        if row["status"] != "complete"
+    ]
+    if quarantined := sum(row["quarantined_rows"] for row in rows):
+        said.append(f"{quarantined} rows are in quarantine: tilewatch query 'SELECT * FROM quarantine'")
+    if any(row["control_status"] == "insufficient" for row in rows):
+        pairs = sum(row["control_pairs"] for row in rows)
+        said.append(f"A/A control: insufficient ({pairs} pairs, 20 an experiment are needed)")
+    return said
