@@ -96,6 +96,52 @@ class LedgerLimits:
     """Least half width: five 20 ns device ticks."""
 
 
+@dataclass(frozen=True)
+class ChangePointLimits:
+    """E-divisive with t test and merge, as Hunter and Otava do it (Fleming et al. 2023)."""
+
+    window: int = 50
+    """Values a window; windows overlap by half (Otava's library default)."""
+    max_p_value: float = 0.001
+    """Largest p of a point that is kept (Otava's default)."""
+    min_magnitude: float = 0.02
+    """Smallest relative step that is kept: without it 8.5 % of unchanged Gaussian series show a point."""
+
+
+@dataclass(frozen=True)
+class TScanLimits:
+    """Perfherder's scan: a weighted t statistic at every position."""
+
+    min_back: int = 12
+    """Earlier values that a position needs."""
+    max_back: int = 24
+    """Earlier values that are looked at most; the window grows with the distance from the last change."""
+    fore: int = 12
+    """Values from the position on that it needs."""
+    threshold: float = 7.0
+    """t beyond which a local maximum is a change; none in independent noise, 3.7 % under AR(0.5)."""
+
+
+@dataclass(frozen=True)
+class SeriesLimits:
+    """Which detector speaks when over the builds of one segment."""
+
+    fence_deltas: int = 30
+    """Most recent deltas that make the fence (rustc-perf; more would hold real changes)."""
+    fence_multiple: float = 3.0
+    """Interquartile ranges above the third quartile of the deltas (the code of rustc-perf)."""
+    min_deltas: int = 8
+    """With fewer deltas quartiles mean nothing: the archived A/A spread alone makes the fence."""
+    relative_floor: float = 0.02
+    """The effect floor of comparisons."""
+    spread_multiple: float = 3.0
+    """Fence in own between-lease A/A spreads."""
+    long_from: int = 24
+    """Values of a segment from which on the change point detectors replace the fence."""
+    agreement: int = 2
+    """Positions within which t scan and E-divisive must agree on a step."""
+
+
 def limits_hash(*limits: Any) -> str:
     """16 hex digits over the names and values of frozen limit dataclasses, with ANALYSIS_VERSION."""
     body = {type(one).__name__: asdict(one) for one in limits}
