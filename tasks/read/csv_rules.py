@@ -70,7 +70,15 @@ def careful_rows(header: Header, text: pa.Table) -> tuple[pa.Table, IntArray, di
             value = text.column(name)[row].as_py()
             wrong.setdefault(row, Wrong(rule, f"{name}: {expected}, found {value!r}", name, value))
     good = np.setdiff1d(np.arange(text.num_rows), np.fromiter(wrong, np.int64, len(wrong)))
-    return pa.table(columns).take(pa.array(good)), good, wrong
+    return pa.table({name: _only(values, good) for name, values in columns.items()}), good, wrong
+
+
+def _only(values: pa.Array, rows: IntArray) -> pa.Array:
+    """Some rows; a dictionary forgets the texts of the others, which later steps could not parse."""
+    chosen = values.take(pa.array(rows))
+    if pa.types.is_dictionary(chosen.type):
+        return chosen.cast(pa.string()).dictionary_encode()
+    return chosen
 
 
 def _broken_rules(
