@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from data_contracts import conform
 from tasks.collect.store import ObjectStore
-from tasks.publish.files import comparison_csv, comparison_parquet
+from tasks.publish.files import comparison_csv, comparison_parquet, read_parquet
 
 ROOT = "comparisons"
 MARK = "comparison.json"
@@ -60,6 +60,9 @@ class Identity:
     plan_hashes: tuple[str, ...]
     method_hashes: tuple[str, ...]
     analysis_version: int
+    overrides: tuple[str, ...]
+    confirmed: bool
+    """True where a second lease was asked."""
 
     @property
     def text(self) -> bytes:
@@ -80,7 +83,7 @@ class Published:
     version: int
     created: bool
     comparison: pa.Table
-    """The comparison with its version, as published and as the table store is to keep it."""
+    """The comparison with its version as it was published, whoever published it first."""
 
 
 def identity_of(comparison: pa.Table, plan_hashes: Sequence[str]) -> Identity:
@@ -98,6 +101,8 @@ def identity_of(comparison: pa.Table, plan_hashes: Sequence[str]) -> Identity:
         plan_hashes=tuple(sorted(set(plan_hashes))),
         method_hashes=_distinct(comparison, "method_hash"),
         analysis_version=_one(comparison, "analysis_version"),
+        overrides=_members(comparison, "overrides"),
+        confirmed=comparison["confirmed"].null_count < comparison.num_rows,
     )
 
 
@@ -130,7 +135,8 @@ def publish_comparison(
         mark = _mark(identity, version, stored)
         created = _create(store, f"{address}/{MARK}", mark) is mark
     _advance_pointer(store, identity.folder)
-    return Published(address, version, created, numbered)
+    published = numbered if created else read_parquet(store.get(f"{address}/comparison.parquet"))
+    return Published(address, version, created, conform("comparisons", published))
 
 
 def latest_version(store: ObjectStore, baseline: str, candidate: str) -> int | None:

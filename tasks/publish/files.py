@@ -15,6 +15,11 @@ def comparison_parquet(comparison: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
+def read_parquet(content: bytes) -> pa.Table:
+    """The table of ``comparison_parquet``."""
+    return pa.parquet.read_table(pa.BufferReader(content))
+
+
 def comparison_csv(comparison: pa.Table) -> bytes:
     """CSV with a header; null is empty, a list is joined by ``; ``."""
     for position, field in enumerate(comparison.schema):

@@ -33,6 +33,7 @@ LINEARS = {
 }
 SPEED = {"tuple_input": 0.8, "bf16": 1.3, "nd": 1.25}
 FORMAT = {"nd": "ND", "nz": "FRACTAL_NZ"}
+GROUPED = {"allocation_regime": "padded", "group_shape": "uniform", "local_experts": 4}
 STEP_AT = 128  # the invented cliff of grouped_matmul
 
 
@@ -64,7 +65,7 @@ class Sweep:
     def __init__(self, build: str, run_id: str, agent: str, factors: Mapping[str, float] | None = None):
         evidence = "measured" if agent == "cpu" else "simulated"
         self.identity = {"run_id": run_id, "build": build, "build_id": f"id-{build}", "evidence": evidence}
-        self.agent, self.factors = agent, dict(factors or {})
+        self.agent, self.factors = agent, factors or {}
 
     def tables(self) -> dict[str, pa.Table]:
         """``runs, captures, points, samples, alignments``."""
@@ -144,10 +145,7 @@ class Sweep:
             "launch_mode": "eager",
             "weight_format_requested": FORMAT.get(arm),
             "weight_format": FORMAT.get(arm),
-            "allocation_regime": "padded" if grouped else None,
-            "group_shape": "uniform" if grouped else None,
-            "local_experts": 4 if grouped else None,
-            "m_e": m if grouped else None,
+            **({**GROUPED, "m_e": m} if grouped else {}),
             "status": "missing" if lost else "present",
             "status_reason": reason,
             "planned_processes": 3,
@@ -200,9 +198,9 @@ def cpu_sweep() -> dict[str, pa.Table]:
 def two_simulated_builds() -> dict[str, pa.Table]:
     """Two simulated builds; the second is 20 % slower at one point and 5 % faster at another."""
     factors = {"quant_matmul-wq_a-64/standalone": 1.2, "quant_matmul-wkv-8/standalone": 0.95}
-    before = Sweep("cann-8.2", "run-cann-8.2", "simulated").tables()
-    after = Sweep("cann-8.3", "run-cann-8.3", "simulated", factors).tables()
-    return {name: pa.concat_tables([before[name], after[name]]) for name in before}
+    old = Sweep("cann-8.2", "run-cann-8.2", "simulated").tables()
+    new = Sweep("cann-8.3", "run-cann-8.3", "simulated", factors).tables()
+    return {name: pa.concat_tables([old[name], new[name]]) for name in old}
 
 
 VERDICTS: dict[tuple[str, str], tuple[float | None, str]] = {
@@ -252,6 +250,7 @@ def comparison(two_simulated_builds) -> pa.Table:
     return table("comparisons", rows)
 
 
+WHY = ("step", "explained", "observed")
 STEP = (128, 129, 135_200.0, 242_258.0, 1.79)
 
 
@@ -266,9 +265,7 @@ def cliffs() -> pa.Table:
         "curve": "grouped_matmul w13 K4096 N4096 eager padded uniform 4 experts",
         "axis": "m_e",
         "evidence": "simulated",
-        "class": "step",
-        "explanation": "explained",
-        "explanation_evidence": "observed",
+        **dict(zip(("class", "explanation", "explanation_evidence"), WHY, strict=True)),
         "sentence": "M_e 128→129: ×1.79; base_m 128→256",
     }
     return table("cliffs", [row])
@@ -288,11 +285,8 @@ def ledger() -> pa.Table:
             "linear": linear,
             "input_kind": "standalone",
             "launch_mode": "eager",
-            "allocation_regime": "",
-            "group_shape": "",
-            "m": m,
-            "k": 4096,
-            "n": 1024,
+            **dict.fromkeys(("allocation_regime", "group_shape"), ""),
+            **dict(zip(("m", "k", "n"), (m, 4096, 1024), strict=True)),
             "t_bf16_ns": 30_000.0,
             "t_int8_ns": 27_000.0 - (net or 0),
             "t_dynamic_quant_ns": 3_000.0,

@@ -113,6 +113,24 @@ def test_the_same_identity_again_is_the_same_version_and_creates_nothing(store, 
     assert {item.key: store.get(item.key) for item in store.list(FOLDER)} == before
 
 
+def test_verdicts_recomputed_later_do_not_replace_the_published_ones(store, comparison):
+    first = publish(store, comparison)
+    position = comparison.column_names.index("floor_ratio")
+    floors = pa.array([1.5] * comparison.num_rows)
+    again = publish(store, comparison.set_column(position, comparison.schema.field("floor_ratio"), floors))
+    assert not again.created and again.comparison.equals(first.comparison)
+
+
+@pytest.mark.parametrize(("column", "value"), [("overrides", ["launch_mode"]), ("confirmed", True)])
+def test_another_choice_of_the_user_is_another_version(comparison, column, value):
+    store = MemoryStore()
+    publish(store, comparison)
+    field = comparison.schema.field(column)
+    chosen = pa.array([value] * comparison.num_rows, field.type)
+    other = comparison.set_column(comparison.column_names.index(column), field, chosen)
+    assert publish(store, other).version == 2
+
+
 def test_another_plan_is_the_next_version_beside_the_first(store, comparison):
     publish(store, comparison)
     second = publish(store, comparison, plan="other plan")
