@@ -75,7 +75,7 @@ def tile(call: GroupedMatmulCall, at: Points, platform: Platform, cann: CannVers
             "base_n": block.n,
             "base_k": block.k,
             "m_cnt": ceil_div(at.m, block.m),
-            "n_cnt": ceil_div(at.n, columns),
+            "n_cnt": ceil_div(at.n, block.n),
             "aiv_aic_ratio": ratio,
             "single_n": single_n,
             "tuning_config": at.tuning_config,

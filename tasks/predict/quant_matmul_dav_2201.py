@@ -61,7 +61,7 @@ CONSTANTS = {
 }  # fmt: skip
 FOLLOW_SHAPE = (
     "M", "N", "Ka", "Kb", "singleCoreK", "realSingleCoreM", "singleCoreM", "ubCalcM", "needUbBuffer",
-    "transLength", "shareL0CSize",  "workspaceBesidesLibapi",
+    "transLength", "shareL0CSize", "shareL1Size",
 )  # fmt: skip
 
 
@@ -169,7 +169,6 @@ def _tiling_data(
     # Beyond 50 MiB the host shrinks the single-core block further, by steps that are not restated.
     kept = optimised | (product <= OPTIMISED_WORKSPACE_BYTES)
     single = tuple(where(kept, where(optimised, side, cut[i]), UNSET) for i, side in enumerate(base[:2]))
-    opt_workspace = align_up(real[1], base_n) * np.maximum(real[0], base_m) * 4 * used
     return {
         "stepKa": step_a, "stepKb": step_b,
         "depthA1": depth_a, "depthB1": depth_b,
@@ -180,7 +179,6 @@ def _tiling_data(
         "shareL0CSize": 4 * base_m * base_n,
         "shareL1Size": depth_a * base_m * base_k + depth_b * base_n * base_k,
         "iterateOrder": _iterate_order(at, found, base, single, real),
-        "workspaceBesidesLibapi": where(kept, where(optimised, opt_workspace, product), UNSET),
     } | _unified_buffer(call, at, platform, base, optimised)  # fmt: skip
 
 

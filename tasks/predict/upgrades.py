@@ -61,7 +61,9 @@ def changes(
     for index in range(len(at)):
         first, second = record(name, old, index), record(name, new, index)
         shape = int(at.m[index]), int(at.k[index]), int(at.n[index]) or None
-        for field in FIELDS:
+        unknown = first.unknown_reason or second.unknown_reason
+        # Against an unknown tiling only the branch can be said to change.
+        for field in ("branch",) if unknown else FIELDS:
             was, now = getattr(first, field), getattr(second, field)
             if was != now:
                 found.append(
