@@ -54,7 +54,7 @@ class Endpoint:
         )
 
     def delta_options(self) -> dict[str, str]:
-        """``storage_options`` of delta-rs. They hold the secret: never log them."""
+        """``storage_options`` of delta-rs and Polars. They hold the secret: never log them."""
         self._keep_direct()
         return {
             "AWS_ENDPOINT_URL": self.url,
@@ -63,10 +63,6 @@ class Endpoint:
             "AWS_REGION": self.region,
             "AWS_ALLOW_HTTP": "true",
             "aws_conditional_put": "etag",
-            "connect_timeout": f"{CONNECT_TIMEOUT_S}s",
-            "timeout": f"{TRANSFER_TIMEOUT_S}s",
-            "max_retries": "3",
-            "retry_timeout": "20s",
         }
 
     def arrow_filesystem(self, prefix: str) -> Any:

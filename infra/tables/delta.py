@@ -20,6 +20,8 @@ RETENTION = {
     "delta.deletedFileRetentionDuration": "interval 3650 days",
     "delta.enableExpiredLogCleanup": "false",
 }
+# Without them an unreachable store is noticed after minutes.
+LIMITS = {"connect_timeout": "3s", "timeout": "30s", "max_retries": "3", "retry_timeout": "20s"}
 COMMIT_ATTEMPTS = 40
 LONGEST_PAUSE_S = 1.0
 

@@ -31,7 +31,7 @@ class TableStore:
 
     def __init__(self, where: Endpoint | Path) -> None:
         self._where = where
-        self._options = where.delta_options() if isinstance(where, Endpoint) else {}
+        self._options = where.delta_options() | delta.LIMITS if isinstance(where, Endpoint) else {}
 
     def write(
         self,
