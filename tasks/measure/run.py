@@ -166,7 +166,11 @@ class _Follower:
         return True
 
     def _take(self, line: str) -> None:
-        event = json.loads(line)
+        try:
+            event = json.loads(line)
+        except ValueError:
+            self.errors.append(line)  # whatever a start-up hook of the interpreter had to say
+            return
         if event["event"] == "started":
             self._deadline_s = time.monotonic() + self._timeout_s
         elif event["event"] == "point":

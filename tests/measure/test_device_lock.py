@@ -135,3 +135,17 @@ def test_the_owner_is_forgotten_with_the_lock(tmp_path: Path) -> None:
     with locks.held(lock, "a sweep", lambda owner: None):
         assert locks.owner_of(lock) is not None
     assert locks.owner_of(lock) is None
+
+
+def test_the_lock_files_are_for_every_user_of_the_host(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with locks.held(tmp_path / "device.lock", "a sweep", lambda owner: None):
+            pass
+    finally:
+        os.umask(before)
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {
+        "device.lock": 0o666,
+        "device.lock.next": 0o666,
+        "device.lock.owner": 0o666,
+    }

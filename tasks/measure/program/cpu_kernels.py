@@ -37,7 +37,7 @@ SCHEMAS = (
 
 INT8_MAX = 127
 _DTYPES = {5: torch.float16, 15: torch.bfloat16}
-_libraries: List[torch.library.Library] = []
+_libraries: Dict[str, torch.library.Library] = {}
 _dispatched: Dict[str, str] = {}
 _recording_inside = True
 _inside_kernel = False
@@ -59,7 +59,7 @@ def register() -> None:
         ("get_npu_format", nz.format_of),
     ):
         library.impl(name, _kernel(kernel), "CPU")
-    _libraries.append(library)
+    _libraries["npu"] = library
 
 
 def dispatched(operator: str) -> Optional[str]:
@@ -113,7 +113,7 @@ def _format_cast(
         return nz.unpack(input)
     if input.dtype not in (torch.int8, torch.bfloat16, torch.float16):
         raise RuntimeError(f"npu_format_cast: no FRACTAL_NZ for {input.dtype}")
-    if input.dtype != torch.int8 and len(_libraries) == 1:
+    if input.dtype != torch.int8 and "aten" not in _libraries:
         _teach_mm_the_format()
     return nz.pack(input)
 
@@ -218,7 +218,7 @@ def _teach_mm_the_format() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # overriding is what is meant
         library.impl("mm", _kernel(_matmul_by_format), "CPU")
-    _libraries.append(library)
+    _libraries["aten"] = library
 
 
 def _stored(weight: torch.Tensor) -> Tuple[torch.Tensor, str]:

@@ -34,6 +34,7 @@ def capture(
         "sample_count": measurement.sample_count,
         "discarded_count": measurement.discarded_count,
         "in_calls_ns": measurement.sampler.in_calls_ns,
+        "peak_rss_bytes": machine.peak_rss_bytes(),
     }
 
 

@@ -3,7 +3,8 @@
 ``flock`` is dropped by the kernel with the process, however that dies. Beside the lock stands
 ``<lock>.owner``, which says who holds it; it may outlive its writer and is only ever a message. Waiting is
 fair: a waiter first takes ``<lock>.next`` and keeps it until the lock is his, so that an owner who comes back
-queues up behind him.
+queues up behind him. Every user of the host may use the files: they are opened as they are and emptied, never
+replaced, because a sticky folder lets nobody replace or re-create another user's file.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Optional
-
-OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 
 def owner_of(lock: Path) -> Optional[Dict[str, Any]]:
@@ -35,19 +34,19 @@ def held(lock: Path, plan: str, waiting: Callable[[Optional[Dict[str, Any]]], No
     ``plan`` says what it is held for. ``waiting`` is called once, with the owner, where another process has
     the lock.
     """
-    queue = os.open(_beside(lock, ".next"), OPEN_FLAGS, 0o666)
-    device = os.open(lock, OPEN_FLAGS, 0o666)
+    queue, device = _open(_beside(lock, ".next")), _open(lock)
     try:
         if not (_try(queue) and _try(device)):
             waiting(owner_of(lock))
             fcntl.flock(queue, fcntl.LOCK_EX)
             fcntl.flock(device, fcntl.LOCK_EX)
         fcntl.flock(queue, fcntl.LOCK_UN)
-        _write_owner(lock, plan)
+        owner = {"pid": os.getpid(), "uid": os.getuid(), "since_ns": time.time_ns(), "plan": plan}
+        _write_owner(lock, json.dumps(owner))
         try:
             yield device
         finally:
-            _owner_file(lock).unlink()
+            _write_owner(lock, "")
     finally:
         os.close(queue)
         os.close(device)
@@ -71,11 +70,28 @@ def _try(descriptor: int) -> bool:
     return True
 
 
-def _write_owner(lock: Path, plan: str) -> None:
-    owner = {"pid": os.getpid(), "owner_uid": os.getuid(), "since_ns": time.time_ns(), "plan": plan}
-    temporary = _beside(lock, f".owner.{os.getpid()}")
-    temporary.write_text(json.dumps(owner), encoding="utf-8")
-    temporary.replace(_owner_file(lock))
+def _write_owner(lock: Path, text: str) -> None:
+    descriptor = _open(_owner_file(lock))
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text.encode(), 0)
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    """Open ``path``, made for every user of the host where it is not there yet."""
+    while True:
+        try:
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            pass
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL, 0o666)
+        except FileExistsError:
+            continue
+        os.fchmod(descriptor, 0o666)
+        return descriptor
 
 
 def _owner_file(lock: Path) -> Path:

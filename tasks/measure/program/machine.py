@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import resource
 import socket
 import sys
 from pathlib import Path
@@ -67,6 +68,12 @@ def pin(threads: int) -> List[int]:
     return chosen
 
 
+def peak_rss_bytes() -> int:
+    """Largest resident set of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
 def packages() -> Dict[str, str]:
     """Installed distributions by the names of their metadata folders: a listing, no import, no parsing."""
     found = {}
@@ -89,20 +96,21 @@ class Neighbours:
         """Load average and the other processes that used a core between ``before`` and this moment."""
         seconds = self._uptime_s - before._uptime_s
         busy = []
-        for (pid, name), ticks in self._ticks.items():
-            used_s = (ticks - before._ticks.get((pid, name), ticks)) / self._clock
+        for (pid, start), (name, ticks) in self._ticks.items():
+            used_s = (ticks - before._ticks.get((pid, start), (name, 0))[1]) / self._clock
             if pid != os.getpid() and seconds > 0 and used_s > BUSY_SHARE * seconds:
                 busy.append({"pid": pid, "name": name, "core_share": round(used_s / seconds, 3)})
         busy.sort(key=lambda process: -float(str(process["core_share"])))
         return {"seconds": round(seconds, 3), "load_average": list(os.getloadavg()), "busy": busy}
 
 
-def _ticks_by_process() -> Dict[Tuple[int, str], int]:
+def _ticks_by_process() -> Dict[Tuple[int, int], Tuple[str, int]]:
+    """Name and CPU ticks of every process, by process id and start time: ids are used again."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         if stat := _text(folder / "stat"):
             name, rest = stat[stat.index("(") + 1 : stat.rindex(")")], stat[stat.rindex(")") + 2 :].split()
-            found[int(folder.name), name] = int(rest[11]) + int(rest[12])
+            found[int(folder.name), int(rest[19])] = name, int(rest[11]) + int(rest[12])
     return found
 
 

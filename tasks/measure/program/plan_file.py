@@ -64,6 +64,8 @@ def _check(plan: Any) -> None:
     for name in ("build", "method", "amount", "env"):
         _need(plan, name, dict)
     _need(plan, "points", list)
+    for name in plan["env"]:
+        _need(plan["env"], name, str, "env.")
     if plan["schema_version"] != SCHEMA_VERSION:
         raise PlanError(f"schema_version: {plan['schema_version']} is not {SCHEMA_VERSION}")
     for name in ("label", "build_id"):
