@@ -19,10 +19,15 @@ POINT_KEYS = (
 CAPTURE_KEYS = ("device", "device_class", "method_hash", "agent", "evidence")
 """Columns of ``captures`` that do."""
 
-ENVIRONMENT_KEYS = ("board", "effective_cores", "deterministic_level", "tuning_bank")
-"""Entries of ``captures.environment`` that do; one side without an entry that the other has differs."""
+ENVIRONMENT_KEYS = {
+    "board": "device.board",
+    "effective_cores": "device.cores",
+    "deterministic_level": "device.deterministic_level",
+    "tuning_bank": "device.tuning_bank",
+}
+"""Keys that do, by their entry in ``captures.environment``; an entry that only one side has differs."""
 
-OVERRIDABLE = POINT_KEYS + CAPTURE_KEYS + ENVIRONMENT_KEYS
+OVERRIDABLE = POINT_KEYS + CAPTURE_KEYS + tuple(ENVIRONMENT_KEYS)
 """Every key whose difference refuses a pair unless it is overridden."""
 
 
@@ -38,8 +43,8 @@ def capture_keys(tables: RunTables) -> pa.Table:
     """One row per (experiment, arm) of main timing captures: its keys as text, several joined by ``|``."""
     plain = [f"string_agg(DISTINCT {k}, '|' ORDER BY {k}) AS {k}" for k in CAPTURE_KEYS]
     packed = [
-        f"string_agg(DISTINCT environment['{k}'], '|' ORDER BY environment['{k}']) AS {k}"
-        for k in ENVIRONMENT_KEYS
+        f"string_agg(DISTINCT environment['{entry}'], '|' ORDER BY environment['{entry}']) AS {k}"
+        for k, entry in ENVIRONMENT_KEYS.items()
     ]
     return sql(
         f"SELECT experiment, arm, {', '.join(plain + packed)} FROM captures "

@@ -42,6 +42,6 @@ def point_history(runs: Sequence[RunTables]) -> pa.Table:
         raise AnalysisError("no archived runs to make a series of")
     tables = join(runs)
     values = process_values(tables.samples, tables.captures, "main")
-    keys = ", ".join(f"'{name} ' || environment['{name}']" for name in ENVIRONMENT_KEYS)
+    keys = ", ".join(f"'{name} ' || environment['{entry}']" for name, entry in ENVIRONMENT_KEYS.items())
     inputs = {"values": values, "runs": tables.runs, "captures": tables.captures}
     return sql(_HISTORY.format(keys=keys), inputs)

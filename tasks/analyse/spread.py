@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -46,8 +46,12 @@ FROM by_point ORDER BY device, method_hash, experiment, arm, point_id
 """
 
 
-def between_lease_spread(runs: Sequence[RunTables], limits: SpreadLimits | None = None) -> pa.Table:
+def between_lease_spread(
+    runs: Sequence[RunTables], limits: SpreadLimits | None = None, *, without: Collection[str] = ()
+) -> pa.Table:
     """One row per (device, method, experiment, arm, point) measured in two or more leases by one build.
+
+    Runs whose id is in ``without`` are left out: a pair must not be judged by a spread that it is part of.
 
     ``spread_log`` is the standard deviation of ln(point value) between leases (by the median absolute
     deviation from eight leases on), pooled over builds; ``leases`` is one more than its degrees of freedom;
@@ -58,6 +62,7 @@ def between_lease_spread(runs: Sequence[RunTables], limits: SpreadLimits | None 
     if not runs:
         return HISTORY_SCHEMA.empty_table()
     tables = join(runs)
+    tables = tables.only("run_id", [run for run in tables.distinct("run_id") if run not in without])
     values = process_values(tables.samples, tables.captures)
     captures = tables.captures.select(["capture_id", "build_id", "device", "method_hash"])
     found = sql(_SPREAD, {"values": values, "captures": captures}, [limits.robust_from, limits.min_leases])

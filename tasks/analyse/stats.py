@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,28 +80,6 @@ def needed_processes(
         enough = quantiles * error <= margin[rows, None]
         needed[rows] = np.where(enough.any(axis=1), sizes[enough.argmax(axis=1)], cap)
     return needed
-
-
-def robust_spread(values: Floats) -> float:
-    """Standard deviation by the median absolute deviation (× 1.4826, exact for a normal); NaN for none."""
-    if not len(values):
-        return float("nan")
-    return float(stats.median_abs_deviation(values, scale="normal"))
-
-
-def bootstrap_interval(
-    values: Floats, statistic: Callable[..., Floats], *, seed: int, alpha: float = 0.05, resamples: int = 2000
-) -> tuple[float, float]:
-    """Percentile bootstrap interval of ``statistic`` (vectorised over ``axis``) over process values."""
-    found = stats.bootstrap(
-        (values,),
-        statistic,
-        confidence_level=1 - alpha,
-        n_resamples=resamples,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    )
-    return float(found.confidence_interval.low), float(found.confidence_interval.high)
 
 
 def upper_spread(spread: Floats, degrees: Floats, confidence: float) -> Floats:

@@ -117,8 +117,8 @@ def test_a_planned_point_without_samples_is_missing_with_its_reason(make_run: An
         ({"point": {"weight_format": "ND"}}, "weight_format: FRACTAL_NZ -> ND"),
         ({"point": {"launch_mode": "npugraph"}}, "launch_mode: eager -> npugraph"),
         ({"point": {"allocation_regime": "padded"}}, "allocation_regime: unknown -> padded"),
-        ({"environment": {"effective_cores": "20"}}, "effective_cores: unknown -> 20"),
-        ({"environment": {"tuning_bank": "a1"}}, "tuning_bank: unknown -> a1"),
+        ({"environment": {"device.cores": "20"}}, "effective_cores: unknown -> 20"),
+        ({"environment": {"device.tuning_bank": "a1"}}, "tuning_bank: unknown -> a1"),
     ],
 )
 def test_every_other_difference_refuses_the_pair_and_is_named(

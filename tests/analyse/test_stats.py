@@ -1,0 +1,136 @@
+"""Every vectorised statistic against SciPy called row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tasks.analyse.process_values import point_statistics, process_values
+from tasks.analyse.stats import (
+    benjamini_hochberg,
+    needed_processes,
+    upper_spread,
+    welch,
+)
+from tasks.analyse.tables import AnalysisError
+
+
+def arrays(sides: Sequence[Sequence[Any]]) -> tuple[Any, Any, Any]:
+    """(mean, variance, count) pairs as ``welch`` takes them."""
+    logs = [[np.log(row) for row in side] for side in sides]
+    mean = tuple(np.array([row.mean() for row in side]) for side in logs)
+    variance = tuple(np.array([row.var(ddof=1) for row in side]) for side in logs)
+    count = tuple(np.array([len(row) for row in side]) for side in logs)
+    return mean, variance, count
+
+
+def test_welch_is_scipy_row_by_row_with_its_interval() -> None:
+    draw = np.random.default_rng(1)
+    sides = [
+        [draw.lognormal(9, 0.02, int(n)) for n in draw.integers(2, 12, 200)],
+        [draw.lognormal(9.01, 0.05, int(n)) for n in draw.integers(2, 12, 200)],
+    ]
+    found = welch(*arrays(sides))
+    low, high = found.interval(0.05)
+    for row in range(200):
+        slow = stats.ttest_ind(np.log(sides[1][row]), np.log(sides[0][row]), equal_var=False)
+        interval = slow.confidence_interval(0.95)
+        assert found.p_value[row] == pytest.approx(slow.pvalue)
+        assert found.degrees[row] == pytest.approx(slow.df)
+        assert (low[row], high[row]) == pytest.approx((np.exp(interval.low), np.exp(interval.high)))
+
+
+def test_welch_without_spread_is_certain_and_without_difference_is_not() -> None:
+    zero, three = np.zeros(2), np.array([3, 3])
+    found = welch((zero, np.array([0.0, 0.1])), (zero, zero), (three, three))
+    assert found.p_value.tolist() == [1.0, 0.0]
+
+
+def test_welch_of_a_single_process_has_no_p() -> None:
+    one, three = np.array([1]), np.array([3])
+    found = welch((np.zeros(1), np.ones(1)), (np.array([np.nan]), np.ones(1)), (one, three))
+    assert np.isnan(found.p_value[0]) and found.difference[0] == 1.0
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.one_of(st.floats(0, 1), st.just(float("nan"))), min_size=1, max_size=60))
+def test_benjamini_hochberg_is_the_slow_step_up_rule(values: list[float]) -> None:
+    p = np.array(values)
+    adjusted = benjamini_hochberg(p)
+    tested = np.sort(p[~np.isnan(p)])
+    for value, q in zip(p, adjusted, strict=True):
+        if np.isnan(value):
+            assert np.isnan(q)
+        else:
+            ranks = np.arange(1, len(tested) + 1)
+            slow = min(1.0, (tested * len(tested) / ranks)[tested >= value].min())
+            assert q == pytest.approx(slow)
+
+
+def test_needed_processes_reach_the_power_they_aim_at() -> None:
+    """Prints the power at the number of processes asked for, aimed at 80 %."""
+    draw = np.random.default_rng(5)
+    for spread, effect in ((0.02, 0.03), (0.01, 0.02), (0.03, 0.05)):
+        variance, margin = np.array([spread**2]), np.array([effect])
+        (needed,) = needed_processes(variance, margin, np.zeros(1), alpha=0.05, power=0.8, cap=40)
+        a = draw.normal(0, spread, (4000, needed))
+        b = draw.normal(effect, spread, (4000, needed))
+        power = float(np.mean(stats.ttest_ind(a, b, axis=1, equal_var=False).pvalue < 0.05))
+        print(f"spread {spread:.0%} effect {effect:.0%}: {needed} processes, power {power:.1%}")
+        assert 0.77 < power < 0.95
+
+
+def test_needed_processes_stop_at_the_cap() -> None:
+    needed = needed_processes(
+        np.array([1.0, np.nan]), np.full(2, 0.01), np.zeros(2), alpha=0.05, power=0.8, cap=20
+    )
+    assert needed.tolist() == [20, 20]
+
+
+def test_the_upper_bound_of_a_spread_covers_the_true_one_as_often_as_it_says() -> None:
+    draw = np.random.default_rng(3)
+    for leases in (2, 5, 10):
+        estimated = draw.normal(0, 1, (20_000, leases)).std(axis=1, ddof=1)
+        covered = np.mean(upper_spread(estimated, np.full(20_000, leases - 1.0), 0.8) >= 1)
+        assert covered == pytest.approx(0.8, abs=0.01)
+
+
+def test_a_process_value_is_the_median_of_its_kept_samples(make_run: Any, make_table: Any) -> None:
+    run = make_run(np.full((1, 1), 100.0))
+    one = run.samples.to_pylist()[0]
+    rows = {
+        "duration_ns": [900, 100, 120, 130, 5000, None],
+        "warm_up": [True, False, False, False, False, False],
+        "discarded": [False, False, False, False, True, False],
+        "sample": list(range(6)),
+        "null_reason": [None] * 5 + ["lost"],
+    }
+    samples = make_table("samples", 6, {**{k: v for k, v in one.items() if v is not None}, **rows})
+    (value,) = process_values(samples, run.captures).to_pylist()
+    assert (value["value_ns"], value["sample_count"], value["lease_id"]) == (120.0, 3, "lease1")
+
+
+def test_samples_of_an_unknown_capture_are_an_error(make_run: Any) -> None:
+    run, other = make_run(np.full((1, 2), 100.0)), make_run(np.full((1, 2), 100.0), run_id="run2")
+    with pytest.raises(AnalysisError, match="samples of unknown captures: [0-9a-f]{32}"):
+        process_values(run.samples, other.captures)
+
+
+def test_point_statistics_are_numpy_per_point(make_run: Any) -> None:
+    values = np.rint(np.random.default_rng(6).lognormal(9, 0.1, (30, 7)))
+    values[3, 2:] = np.nan
+    run = make_run(values)
+    found = point_statistics(process_values(run.samples, run.captures))
+    place = {p: i for i, p in enumerate(run.points["point_id"].to_pylist())}
+    for row, point in enumerate(found.keys["point_id"].to_pylist()):
+        kept = values[place[point]][~np.isnan(values[place[point]])]
+        assert found.processes[row] == len(kept)
+        assert found.mean_log[row] == pytest.approx(np.log(kept).mean())
+        assert found.variance_log[row] == pytest.approx(np.log(kept).var(ddof=1))
+        assert found.median_ns[row] == np.median(kept)
