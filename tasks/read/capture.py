@@ -73,7 +73,7 @@ def read_capture(folder: Path, *, raw_prefix: str) -> CaptureTables:
     )
     captures = _captures(folder, manifest, capture, environment, raw_prefix)
     origin = _origin(captures)
-    planned = [str(point["point_id"]) for point in plan["points"]]
+    planned = _planned(folder, plan)
     records, refused = _records(folder / POINTS_FILE, origin, planned)
     identity = {"role": capture["role"], "method_hash": capture["method_hash"]}
     samples = read_samples(folder / SAMPLES_FILE, origin, identity, planned)
@@ -96,6 +96,15 @@ def _document(path: Path) -> Document:
         found = document["schema_version"]
         raise CaptureError(f"{path}: schema_version {found}; this program reads {SCHEMA_VERSION}")
     return document
+
+
+def _planned(folder: Path, plan: Document) -> list[str]:
+    if missing := [name for name in (POINTS_FILE, SAMPLES_FILE) if not (folder / name).is_file()]:
+        raise CaptureError(f"{folder / missing[0]}: missing")
+    try:
+        return [str(point["point_id"]) for point in plan["points"]]
+    except (KeyError, TypeError) as error:
+        raise CaptureError(f"{folder / 'plan.json'}: points without point_id ({error})") from error
 
 
 def _captures(

@@ -208,6 +208,17 @@ def test_a_capture_that_does_not_say_what_it_is_is_refused(
         read_capture(write([SAMPLE], capture=capture, environment=environment), raw_prefix="r")
 
 
+@pytest.mark.parametrize(
+    "name", ["capture.json", "environment.json", "plan.json", "points.jsonl", "samples.jsonl"]
+)
+def test_a_capture_that_lacks_a_file_is_refused_with_its_name(write: Write, name: str) -> None:
+    folder = write([SAMPLE])
+    (folder / name).unlink()
+    write_manifest(folder)
+    with pytest.raises(CaptureError, match=f"{name}: missing"):
+        read_capture(folder, raw_prefix="r")
+
+
 def test_reading_again_gives_the_same_tables(write: Write) -> None:
     folder = write([SAMPLE, "nonsense"])
     first, second = (read_capture(folder, raw_prefix="r") for _ in range(2))

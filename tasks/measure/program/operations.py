@@ -131,4 +131,3 @@ _BUILDERS: Dict[str, Callable[[Point, torch.Tensor, Weights], Prepared]] = {
     "matmul": _matmul,
     "grouped_matmul": _grouped_matmul,
 }
-OPERATIONS = frozenset(_BUILDERS)
