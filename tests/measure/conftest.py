@@ -22,7 +22,7 @@ pytest.importorskip("torch", reason="the cpu agent needs torch: install the extr
 def program() -> Path:
     """Folder of the measuring program, importable from here on as it is for itself."""
     folder = PROGRAM.parent
-    sys.path.insert(0, str(folder))
+    sys.path.append(str(folder))
     return folder
 
 
