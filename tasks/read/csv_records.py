@@ -47,6 +47,8 @@ def record_blocks(file: CsvFile) -> Iterator[RowBlock]:
         line, rest, more = 2, b"", True
         while more or rest:
             data, more = _fill(stream, rest) if more else (rest, False)
+            if not data:
+                break
             block, used_lines, used_bytes = _read(file.source_file, header, data, line, more)
             line, rest = line + used_lines, data[used_bytes:]
             file.count(block)

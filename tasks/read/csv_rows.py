@@ -102,8 +102,13 @@ class CsvFile:
         reasons |= {int(index[row]): reason for row, reason in wrong.items()}
         refusals = [
             Refusal(
-                self.source_file, block.first_line + line, w.rule, w.reason, w.field, w.value,
-                lines.text(line)
+                self.source_file,
+                block.first_line + line,
+                w.rule,
+                w.reason,
+                w.field,
+                w.value,
+                lines.text(line),
             )
             for line, w in sorted(reasons.items())
         ]

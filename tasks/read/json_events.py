@@ -108,9 +108,10 @@ def _front(data: bytes, place: _Place) -> tuple[int, Batch | None]:
             return match.end() - 1, _batch(events, [], place)
     if not boundaries:
         return 0, None
-    cut = boundaries[-1].end() - 1
-    events, refusals = _salvage(data[: boundaries[-1].start() + 1], place, "damaged event")
-    return cut, _batch(events, refusals, place)
+    front = data[: boundaries[-1].start() + 1]
+    events, refusals, used = _salvage(front, place, "damaged event", last=False)
+    cut = boundaries[-1].end() - 1 if used == len(front) else used
+    return cut, _batch(events, refusals, place) if used else None
 
 
 def _rest(data: bytes, place: _Place, more: bool) -> Iterator[Batch]:
@@ -129,7 +130,7 @@ def _rest(data: bytes, place: _Place, more: bool) -> Iterator[Batch]:
             yield _batch(events, [], place)
             return
     tail = data.rstrip().removesuffix(b"]")
-    events, refusals = _salvage(tail, place, "damaged event or end of a cut-off file")
+    events, refusals, _ = _salvage(tail, place, "damaged event or end of a cut-off file", last=True)
     yield _batch(events, refusals, place)
 
 
@@ -143,18 +144,22 @@ def _parse(data: bytes) -> list[Any] | None:
     return parsed
 
 
-def _salvage(data: bytes, place: _Place, reason: str) -> tuple[list[Any], list[Refusal]]:
-    """Every event of ``data`` that parses on its own, and a refusal for each stretch that does not."""
-    marks = [(match.start() + 1, match.end() - 1) for match in _BOUNDARY.finditer(data)]
-    starts = [0] + [after for _, after in marks]
-    ends = [before for before, _ in marks] + [len(data)]
-    events: list[Any] = []
+def _salvage(data: bytes, place: _Place, reason: str, last: bool) -> tuple[list[Any], list[Refusal], int]:
+    """Every event of ``data`` that parses on its own, in order, a refusal for each stretch that does not, and
+    how many bytes are used up.
+
+    A stretch between two boundaries may be part of one event that holds objects in a list, or a text that
+    looks like a boundary: neighbours that do not parse alone are tried together, those at the end are left
+    for the next piece unless this is the last.
+    """
+    starts, ends = _stretches(data)
+    found: dict[int, list[Any]] = {}
     damaged: list[int] = []
 
     def visit(low: int, high: int) -> None:
-        found = _parse(data[starts[low] : ends[high - 1]])
-        if found is not None:
-            events.extend(found)
+        events = _parse(data[starts[low] : ends[high - 1]])
+        if events is not None:
+            found[low] = events
         elif high - low == 1:
             damaged.append(low)
         else:
@@ -163,20 +168,28 @@ def _salvage(data: bytes, place: _Place, reason: str) -> tuple[list[Any], list[R
             visit(middle, high)
 
     visit(0, len(starts))
+    used = len(starts)
+    while not last and damaged and damaged[-1] == used - 1:
+        used = damaged.pop()
     refusals = []
-    index = 0
-    while index < len(damaged):
-        low = damaged[index]
-        run = 1
-        while index + run < len(damaged) and damaged[index + run] == low + run and run < _JOINED_PIECES:
-            run += 1
-        joined = next((n for n in range(2, run + 1) if _parse(data[starts[low] : ends[low + n - 1]])), None)
+    while damaged:
+        low = damaged[0]
+        run = next((n for n in range(1, _JOINED_PIECES) if low + n not in damaged), _JOINED_PIECES)
+        whole = (_parse(data[starts[low] : ends[low + n - 1]]) for n in range(2, run + 1))
+        joined = next(((n, events) for n, events in enumerate(whole, start=2) if events is not None), None)
         if joined is not None:
-            events.extend(_parse(data[starts[low] : ends[low + joined - 1]]) or [])
+            found[low] = joined[1]
         elif data[starts[low] : ends[low]].strip(b" \r\n\t,]"):
             refusals.append(place.refusal(data, starts[low], ends[low], reason))
-        index += joined or 1
-    return events, refusals
+        del damaged[: joined[0] if joined else 1]
+    used_bytes = starts[used] if used < len(starts) else len(data)
+    return [event for low in sorted(found) for event in found[low]], refusals, used_bytes
+
+
+def _stretches(data: bytes) -> tuple[list[int], list[int]]:
+    """Where the stretches between boundaries start and end."""
+    marks = [(match.start() + 1, match.end() - 1) for match in _BOUNDARY.finditer(data)]
+    return [0] + [after for _, after in marks], [before for before, _ in marks] + [len(data)]
 
 
 def _batch(events: list[Any], refusals: list[Refusal], place: _Place) -> Batch:

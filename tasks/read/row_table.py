@@ -41,8 +41,10 @@ def read_rows(
 
 
 def collect(
-    file: CsvFile, blocks: Iterable[RowBlock], origin: Origin, derive: Callable[[Columns], Columns] =
-    _unchanged
+    file: CsvFile,
+    blocks: Iterable[RowBlock],
+    origin: Origin,
+    derive: Callable[[Columns], Columns] = _unchanged,
 ) -> ReadResult:
     """All good rows of ``blocks`` as one table, all refused rows as another, and the facts of the file."""
     layout = file.layout

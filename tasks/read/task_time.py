@@ -40,5 +40,6 @@ def _with_tiling_key(columns: Columns) -> Columns:
     if "name" not in columns:
         return columns
     names = columns["name"].dictionary_encode()
-    found = pc.struct_field(pc.extract_regex(names.dictionary, r"_(?P<key>[0-9]{1,20})(_mix_ai[cv])?$"), [0])
+    suffix = pc.extract_regex(names.dictionary, r"_(?P<key>[0-9]{1,20})(?:_mix_ai[cv])?$")
+    found = pc.struct_field(suffix, [0])
     return columns | {"tiling_key": found.take(names.indices).cast(pa.string())}

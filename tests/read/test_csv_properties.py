@@ -1,4 +1,4 @@
-"""Whatever the order, line ends, cuts and rubbish: good rows unchanged, bad ones in quarantine, no exception."""
+"""Whatever order, line ends, cuts and rubbish: good rows unchanged, bad ones in quarantine, no exception."""
 
 from __future__ import annotations
 
@@ -80,7 +80,13 @@ def expected(origin: Origin) -> dict[str, dict[str, Any]]:
 @settings(max_examples=60, deadline=None)
 @given(rows=orders, columns=column_orders, end=line_ends, mark=st.booleans(), last=st.booleans())
 def test_order_of_rows_and_columns_line_ends_and_mark_change_nothing(
-    origin: Origin, expected: dict[str, Any], rows: list[int], columns: list[str], end: str, mark: bool, last: bool
+    origin: Origin,
+    expected: dict[str, Any],
+    rows: list[int],
+    columns: list[str],
+    end: str,
+    mark: bool,
+    last: bool,
 ) -> None:
     text = end.join([",".join(columns)] + [csv_line(n, columns) for n in rows]) + (end if last else "")
     result = read((b"\xef\xbb\xbf" if mark else b"") + text.encode(), origin)
@@ -137,7 +143,9 @@ def test_a_file_cut_anywhere_keeps_its_whole_rows(
 
 @settings(max_examples=60, deadline=None)
 @given(
-    broken=st.lists(st.tuples(st.integers(0, COUNT - 1), st.sampled_from(list(COLUMNS))), min_size=1, max_size=5)
+    broken=st.lists(
+        st.tuples(st.integers(0, COUNT - 1), st.sampled_from(list(COLUMNS))), min_size=1, max_size=5
+    )
 )
 def test_a_missing_cell_never_shifts_a_value_into_another_column(
     origin: Origin, expected: dict[str, Any], broken: list[tuple[int, str]]

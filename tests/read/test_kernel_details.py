@@ -11,12 +11,13 @@ from data_contracts import schema
 from tasks.read import kernel_details, op_summary
 from tasks.read.origin import Origin
 
-CANN83 = "samples/profiler/msinsight-st-level2-cann83rc1/rank_0_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv"
+CANN83 = "samples/profiler/msinsight-st-level2-cann83rc1/rank_0_ascend_pt/ASCEND_PROFILER_OUTPUT"
 SHAPES = '"""8,4096;1024,4096"""'
 HEADER = (
-    "Step Id,Device_id,Model ID,Task ID,Stream ID,Name,Type,OP State,Accelerator Core,Start Time(us),Duration(us),"
-    "Wait Time(us),Block Dim,Mix Block Dim,HF32 Eligible,Input Shapes,Input Data Types,Input Formats,Output Shapes,"
-    "Output Data Types,Output Formats,Context ID,aicore_time(us),aic_total_cycles,aic_mac_ratio,aiv_time(us),"
+    "Step Id,Device_id,Model ID,Task ID,Stream ID,Name,Type,OP State,Accelerator Core,Start Time(us),"
+    "Duration(us),Wait Time(us),Block Dim,Mix Block Dim,HF32 Eligible,Input Shapes,Input Data Types,"
+    "Input Formats,Output Shapes,Output Data Types,Output Formats,Context ID,"
+    "aicore_time(us),aic_total_cycles,aic_mac_ratio,aiv_time(us),"
     "aiv_total_cycles,aiv_vec_ratio,cube_utilization(%)"
 )
 ROW = (
@@ -33,7 +34,7 @@ def read_text(tmp_path: Path, origin: Origin, text: str | bytes, name: str = "ke
 
 
 def test_times_of_a_real_file_are_exact_to_the_nanosecond(shared: Path, origin: Origin) -> None:
-    table = kernel_details.read(shared / CANN83, origin).table
+    table = kernel_details.read(shared / CANN83 / "kernel_details.csv", origin).table
     assert table.num_rows == 2463
     first = table.slice(0, 1).to_pylist()[0]
     assert (first["start_ns"], first["duration_ns"], first["wait_ns"]) == (1764246877073569640, 1892920, 0)
@@ -51,7 +52,11 @@ def test_a_row_fills_every_column_that_the_file_has(tmp_path: Path, origin: Orig
     assert row["input_shapes"] == [[8, 4096], [1024, 4096]]
     assert row["input_dtypes"] == ["INT8", "INT8"]
     assert row["input_formats"] == ["ND", "FRACTAL_NZ"]
-    assert (row["output_shapes"], row["output_dtypes"], row["output_formats"]) == ([[8, 1024]], ["BF16"], ["ND"])
+    assert (row["output_shapes"], row["output_dtypes"], row["output_formats"]) == (
+        [[8, 1024]],
+        ["BF16"],
+        ["ND"],
+    )
     assert (row["block_dim"], row["mix_block_dim"], row["aiv_aic_ratio"]) == (20, 40, "2:1")
     assert (row["step_id"], row["stream_id"], row["task_id"], row["context_id"]) == (13, 2, 7, None)
     assert row["category"] == "dense"
@@ -78,7 +83,11 @@ def test_times_that_level_0_writes_as_zero_beside_cycles_are_no_measurement(
 ) -> None:
     row = ROW.rsplit(",", 7)[0] + ",0.0,5472561,0.78,0.0,0,0.0,0.0"
     (read,) = read_text(tmp_path, origin, f"{HEADER}\n{row}\n").table.to_pylist()
-    assert dict(read["metrics"]) == {"aic_total_cycles": 5472561.0, "aic_mac_ratio": 0.78, "cube_utilization(%)": 0.0}
+    assert dict(read["metrics"]) == {
+        "aic_total_cycles": 5472561.0,
+        "aic_mac_ratio": 0.78,
+        "cube_utilization(%)": 0.0,
+    }
 
 
 @pytest.mark.parametrize(
@@ -138,7 +147,9 @@ def test_a_time_that_a_spreadsheet_cut_is_refused_not_rounded(tmp_path: Path, or
     assert result.quarantine["value"].to_pylist() == ["1.76425E+15\t"]
 
 
-def test_more_decimals_than_nanoseconds_are_rounded_half_away_from_zero(tmp_path: Path, origin: Origin) -> None:
+def test_more_decimals_than_nanoseconds_are_rounded_half_away_from_zero(
+    tmp_path: Path, origin: Origin
+) -> None:
     rows = "\n".join(ROW.replace("170.400", cell) for cell in ("932.0498", "0.0005", "1.00049999999999"))
     result = read_text(tmp_path, origin, f"{HEADER}\n{rows}\n")
     assert result.table["duration_ns"].to_pylist() == [932050, 1, 1000]

@@ -1,0 +1,38 @@
+"""Result lines of the serving benchmark client."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.read import serving_bench
+from tasks.read.origin import Origin
+
+
+def test_a_real_result_gives_every_number_by_name(shared: Path, origin: Origin) -> None:
+    result = serving_bench.read(shared / "samples/serving/sglang_0.5.23_random_ids_details.jsonl", origin)
+    (row,) = result.table.to_pylist()
+    assert (row["completed"], row["duration_ns"], row["max_concurrency"]) == (12, 698777056, 4)
+    assert dict(row["metrics"])["median_tpot_ms"] == pytest.approx(11.367062)
+    assert "request_rate" not in dict(row["metrics"])
+    assert result.facts["detailed_requests"] == 12
+
+
+def test_damaged_lines_are_refused_by_number_and_the_rest_kept(tmp_path: Path, origin: Origin) -> None:
+    good = '{"completed": 1, "duration": 2.5, "request_rate": Infinity}'
+    lines = [
+        good,
+        '{"completed": 1,',
+        "",
+        '{"completed": 1}',
+        "[]",
+        good,
+        '{"completed": 1, "duration": -1}',
+        "\udcff",
+    ]
+    path = tmp_path / "r.jsonl"
+    path.write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
+    result = serving_bench.read(path, origin)
+    assert result.table["source_line"].to_pylist() == [1, 6]
+    assert result.quarantine["source_line"].to_pylist() == [2, 4, 5, 7, 8]
