@@ -14,26 +14,31 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tasks.read.kernel_name import kernel_op_type, read_kernel_name
-from tasks.read.plog_lines import LogLine
+from tasks.read.plog_lines import KEY, NUMBER, LogLine
 from tasks.read.tiling_record import TilingRecord, start_record
 from tasks.read.tiling_words import bytes_of_hex, tiling_fields, words_of_hex
 
 _NAME = re.compile(
-    r"device_id=(\d+), stream_id=(\d+), report_stream_id=(\d+), task_id=(\d+), flip_num=(\d+), "
-    r"fault kernel_name=([^,]*)(, (?:func_name|fault kernel info ext)=([^,]*))?"
+    rf"device_id={NUMBER}, stream_id={NUMBER}, report_stream_id={NUMBER}, task_id={NUMBER}, "
+    rf"flip_num={NUMBER}, fault kernel_name=([^,]*)(, (?:func_name|fault kernel info ext)=([^,]*))?"
 )
 _KEY = re.compile(
-    r"tilingKey = (\d+), print \d+ Times totalLen=\(\d+\*8\)(?:Bytes)?, argsSize=\d+"
-    r"(?:, schemMode=(\d+))?, blockDim=(\d+)(?:, gridDim3=\[([\d,]+)\], blockDim3=\[([\d,]+)\])?"
+    rf"tilingKey = {KEY}, print \d+ Times totalLen=\(\d+\*8\)(?:Bytes)?, argsSize=\d+"
+    rf"(?:, schemMode={NUMBER})?, blockDim={NUMBER}(?:, gridDim3=\[([\d,]+)\], blockDim3=\[([\d,]+)\])?"
 )
-_ARGS = re.compile(r"\[AIC_INFO\] args(?:\((\d+) to \d+\))? (before|after) execute: ?(.*)")
-_NODE = re.compile(r"\[AIC_INFO\] node_name:([^,]*), node_type:([^,]*), stream_id:(\d+), task_id:(\d+)")
+_ARGS = re.compile(rf"\[AIC_INFO\] args(?:\({NUMBER} to \d+\))? (before|after) execute: ?(.*)")
+_NODE = re.compile(
+    rf"\[AIC_INFO\] node_name:([^,]*), node_type:([^,]*), stream_id:{NUMBER}, task_id:{NUMBER}"
+)
 _TENSOR = re.compile(r"\[AIC_INFO\] input:\d+;shape:\[([\d,-]*)\];format:(\w+);dtype:(\w+);")
+_DIMENSION = re.compile(r"-?\d{1,18}")
 _SIMPLE = re.compile(r"\[AIC_INFO\] (block_dim|dev_func|tiling_key|tiling_data|workspace):(.*)")
-_WORKSPACE = re.compile(r"size:(\d+) bytes")
+_NUMBER = re.compile(r"\d{1,18}")
+_KEY_DIGITS = re.compile(r"\d{1,20}")
+_WORKSPACE = re.compile(rf"size:{NUMBER} bytes")
 _PARAMETERS = re.compile(r"para base: (0x[0-9a-f]+)")
-_LOADING = re.compile(r"begin to load ([a-z ]+), index:(\d+)")
-_SIZE = re.compile(r"exception info dump args data, addr:\w+; size:(\d+) bytes")
+_LOADING = re.compile(rf"begin to load ([a-z ]+), index:{NUMBER}")
+_SIZE = re.compile(rf"exception info dump args data, addr:\w+; size:{NUMBER} bytes")
 _TASK_LIMIT = 4096
 SOURCE = "exception_dump"
 _ABSORBED = ("device_id", "flip_num", "schedule_mode", "workspace_bytes", "op_type", "op_name")
@@ -166,10 +171,8 @@ class ExceptionDumps:
         record.kernel_name = name
         if not cut:  # a name at the end of a cut line may have lost digits of its key
             record.take_key(kernel.tiling_key, "kernel_name")
-        if compiled and compiled.op_type:
-            record.op_type = record.op_type or compiled.op_type
-            record.op_name = record.op_name or kernel.op_type
-        record.op_type = record.op_type or kernel.op_type
+        record.op_type = record.op_type or (compiled and compiled.op_type) or kernel.op_type
+        record.op_name = record.op_name or kernel.node
 
     def _keep(self, fault: _Fault) -> _Fault:
         """Store under its task, merged into what is known of this task already."""
@@ -199,14 +202,14 @@ class ExceptionDumps:
 def _read_block_line(fault: _Fault, line: LogLine) -> None:
     record = fault.record
     if found := _TENSOR.search(line.text):
-        record.input_shapes = [*(record.input_shapes or []), [int(n) for n in found[1].split(",") if n]]
+        record.input_shapes = [*(record.input_shapes or []), [int(n) for n in _DIMENSION.findall(found[1])]]
         record.input_formats = [*(record.input_formats or []), found[2]]
         record.input_dtypes = [*(record.input_dtypes or []), found[3]]
     elif (found := _SIMPLE.search(line.text)) and (value := found[2].strip()):
         name = found[1]
-        if name == "block_dim" and value.isdigit():
+        if name == "block_dim" and _NUMBER.fullmatch(value):
             record.take_block(int(value), SOURCE)
-        elif name == "tiling_key" and value.isdigit():
+        elif name == "tiling_key" and _KEY_DIGITS.fullmatch(value):
             if line.module == "GE":  # printed with %u: only the low 32 bits
                 record.fields["tiling_key_u32"] = value
             else:

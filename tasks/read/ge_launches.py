@@ -13,25 +13,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tasks.read.kernel_name import read_kernel_name
-from tasks.read.plog_lines import LogLine
+from tasks.read.plog_lines import NUMBER, LogLine
 from tasks.read.tiling_record import TilingRecord, start_record
 from tasks.read.tiling_words import bytes_of_hex, tiling_fields, words_of_hex
 
 _TRACE = re.compile(r"\[KernelTrace\]\[LaunchKernelWithFlag_(.+)_\d+\](.*)", re.DOTALL)
 _NODE_TYPE = re.compile(r"\[KernelTrace\]\[InferShape_(.+)_\d+\]node_type\[(\w+)\]")
-_BLOCK = re.compile(r"Launch function arguments: .*block dim (\d+)")
-_TASK = re.compile(r"stream_id=(\d+), task_id=(\d+), flip_num=(\d+)")
+_BLOCK = re.compile(rf"Launch function arguments: .*block dim {NUMBER}")
+_TASK = re.compile(rf"stream_id={NUMBER}, task_id={NUMBER}, flip_num={NUMBER}")
 _ADDRESSES = re.compile(
-    r"ArgsCompiledArgs\(address/length\): (0x\w+)/.*TilingData\(address/length\): (0x\w+)/"
+    r"ArgsCompiledArgs\(address/length\): (0x[0-9a-f]+)/.*TilingData\(address/length\): (0x[0-9a-f]+)/"
 )
-_DATA = re.compile(r"Tiling data\((\d+) bytes\): (.*)")
-_RUNTIME = re.compile(r"LaunchKernel: stream_id=(\d+), task_id=(\d+), kernelType=\d+, kernel_name=([^,]*)")
-_START = re.compile(r"KernelTaskInfo Distribute Start.* blockdim:(\d+)")
+_DATA = re.compile(rf"Tiling data\({NUMBER} bytes\): (.*)")
+_RUNTIME = re.compile(
+    rf"LaunchKernel: stream_id={NUMBER}, task_id={NUMBER}, kernelType=\d+, kernel_name=([^,]*)"
+)
+_START = re.compile(rf"KernelTaskInfo Distribute Start.* blockdim:{NUMBER}")
 _KERNEL = re.compile(r"kernel name is (\S+)")
-_UPDATE = re.compile(r"UpdateTaskId \[(\d+)\], stream id \[(\d+)\]")
+_UPDATE = re.compile(rf"UpdateTaskId \[{NUMBER}\], stream id \[{NUMBER}\]")
 _EVENT = re.compile(
-    r"device_id=(\d+), stream_id=(\d+), task_id=(\d+), kernel_name=([^,]*), devfunc_name = (\S*)"
-    r".*task_launched_num=(\d+)"
+    rf"device_id={NUMBER}, stream_id={NUMBER}, task_id={NUMBER}, kernel_name=([^,]*), devfunc_name = (\S*)"
+    rf".*task_launched_num={NUMBER}"
 )
 _PENDING_LIMIT = 4096
 
@@ -144,7 +146,7 @@ class GraphLaunches:
         elif data := _DATA.search(text):
             trace.size_bytes = int(data[1])
             trace.printed = bytes_of_hex(data[2], cut=line.cut)
-        elif text.startswith("0x") and trace.tiling_index is not None:
+        elif text.startswith("0x") and trace.tiling_index is not None and trace.tiling_index >= 0:
             words = words_of_hex(text, cut=line.cut)[trace.tiling_index :]
             whole = b"".join(word.to_bytes(8, "little") for word in words)
             if trace.size_bytes is not None and len(whole) >= trace.size_bytes:

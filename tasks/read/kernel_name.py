@@ -12,24 +12,27 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 _HASHED = re.compile(
-    r"(?P<op>[A-Za-z]\w*?)_[0-9a-f]{32}(?:_(?P<precision>[a-z]+_[a-z]+))?"
-    r"(?:_(?P<key>\d+))?(?P<mix>_mix_ai[cv])?"
+    r"(?P<op>[A-Za-z]\w*?)_[0-9a-f]{32}(?:_[a-z]+_[a-z]+)?"
+    r"(?:_(?P<key>\d{1,20}))?(?:_mix_ai[cv])?"
 )
 # Custom kernels have no hash; short numbers at the end of a node's name (Add_35) are no key, so six digits.
-_PLAIN = re.compile(r"(?P<op>[A-Za-z]\w*?)_(?P<key>\d{6,20})(?P<mix>_mix_ai[cv])?")
+_PLAIN = re.compile(r"(?P<op>[A-Za-z]\w*?)_(?P<key>\d{6,20})(?:_mix_ai[cv])?")
 _TE = re.compile(r"te_(?P<op>(?:fused_op_)?[a-z0-9]+(?:_[a-z0-9]+)*?)_(?=[a-f]*\d)[0-9a-f]{4,}")
-_NODE = re.compile(r"(?:[\d/_-]+_)?(?P<op>[A-Za-z]\w*?)(?:_tvmbin|_static_bin)?")
-_ACLNN = re.compile(r"(?P<l2>[^:]+?)_(?P<sequence>\d+)(?:_(?P<l0>[^:]+))?")
+_NODE = re.compile(r"(?:[\d/_-]+_)?(?P<node>[A-Za-z]\w*?)(?:_tvmbin|_static_bin)?")
+_ACLNN = re.compile(r"(?P<l2>[^:]+?)_(?P<sequence>\d{1,18})(?:_(?P<l0>[^:]+))?")
 _UINT64_MAX = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class KernelName:
-    """Operator type and tiling key (decimal digits) as far as the name has them."""
+    """Operator type and tiling key (decimal digits) as far as the name has them.
+
+    ``node`` is the operator's name in its graph, where the kernel is named after that.
+    """
 
     op_type: str | None
     tiling_key: str | None
-    core: str | None = None
+    node: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +52,13 @@ def read_kernel_name(name: str) -> KernelName:
             key = found["key"]
             if key is not None and int(key) > _UINT64_MAX:
                 key = None
-            return KernelName(found["op"], key, (found["mix"] or "").removeprefix("_") or None)
-    if found := _TE.match(name):
-        return KernelName(found["op"], None)
+            return KernelName(found["op"], key)
     if name.startswith(("te_superkernel", "_Z")):
         return KernelName(None, None)
+    if found := _TE.match(name):
+        return KernelName(found["op"], None)
     found = _NODE.fullmatch(name)
-    return KernelName(found["op"] if found else None, None)
+    return KernelName(None, None, found["node"] if found else None)
 
 
 @lru_cache(maxsize=4096)

@@ -11,36 +11,39 @@ import re
 from tasks.read.kernel_name import read_kernel_name, read_op_name
 from tasks.read.launch_join import HELPER_OP, LaunchJoin
 from tasks.read.op_lines import read_op_line
-from tasks.read.plog_lines import LogLine
+from tasks.read.plog_lines import KEY, NUMBER, LogLine
 from tasks.read.tiling_record import TilingRecord, start_record
 
 _TILING_KEY = re.compile(
-    r"Tiling Key: (\d+), len: (\d+), (?:BlockDim|numBlocks): (\d+)(?P<op>, Workspace Num: \d+)?"
+    rf"Tiling Key: {KEY}, len: {NUMBER}, (?:BlockDim|numBlocks): {NUMBER}(?P<op>, Workspace Num: \d+)?"
 )
 _ENGINE = re.compile(
-    r"Launch kernel engine type: \d+, (?:blockDim|numBlocks): (\d+), scheduleMode: (\d+), "
+    rf"Launch kernel engine type: \d+, (?:blockDim|numBlocks): {NUMBER}, scheduleMode: {NUMBER}, "
     r"blockDimOffset: \d+, (?:localMemorySize|dynUBufSize): \d+, funcHandle: ([^,\s]+)"
 )
 _DYNAMIC = re.compile(
-    r"Launch dynamic kernel (.*?)(?: task)?,? tilingKey is (\d+)(?:, scheMode is (\d+))?, "
-    r"(?:blockDim|numBlocks) is (\d+)"
+    rf"Launch dynamic kernel (.*?)(?: task)?,? tilingKey is {KEY}(?:, scheMode is {NUMBER})?, "
+    rf"(?:blockDim|numBlocks) is {NUMBER}"
 )
 _OUTPUTS = re.compile(
-    r"Tiling outputs of (.+?) are \[tilingKey: (\d+), (?:blockDim|numBlocks): (\d+), scheMode: (\d+)"
+    rf"Tiling outputs of (.+?) are \[tilingKey: {KEY}, (?:blockDim|numBlocks): {NUMBER}, scheMode: {NUMBER}"
 )
-_HANDLE = re.compile(r"Get function handle by tiling key \[(\d+)\] successfully, function handle: ([^,\s]+)")
-_SAVED = re.compile(r"Save launch config to cache, .*?tilingKey: (\d+), .*?funcHandle: ([^,\s]+)")
+_HANDLE = re.compile(rf"Get function handle by tiling key \[{KEY}\] successfully, function handle: ([^,\s]+)")
+_SAVED = re.compile(rf"Save launch config to cache, .*?tilingKey: {KEY}, .*?funcHandle: ([^,\s]+)")
 _KERNEL_INFO = re.compile(
-    r"kernel info ?: device_id=(\d+), stream_id=(\d+),(?: task_id=(\d+),)? kernel(?:Attr)?Type=([^,]*), "
-    r"kernel_name=([^,]*), arg_size=\d+(?:, coreDim=(\d+))?(?:, taskRation=(\d+))?"
+    rf"kernel info ?: device_id={NUMBER}, stream_id={NUMBER},(?: task_id={NUMBER},)? "
+    r"kernel(?:Attr)?Type=([^,]*), kernel_name=([^,]*), "
+    rf"arg_size=\d+(?:, coreDim={NUMBER})?(?:, taskRation={NUMBER})?"
 )
-_CORES = re.compile(r"aic num: (\d+), aiv num: (\d+)(?:, deterministic level: (\d+))?")
-_L2_WORKSPACE = re.compile(r"Workspace addr: [^,]*, size: (\d+)")
-_WORKSPACE = re.compile(r"workspaceLen is (\d+)")
-_ADUMP_KERNEL = re.compile(r"block_dim: (\d+), dev_func: ([^,]*), magic: [^,]*, tiling key: (\d+)")
-_ADUMP_TASK = re.compile(r"L2 = ([^,]*), L0 = ([^,]*), device_id = (\d+), task_id = (\d+), stream_id = (\d+)")
-_PROFILED = re.compile(r"tilingKey is \[(\d+)\], coreType is (-?\d+), taskRation is \[(\d+)\]")
-_INPUT = re.compile(r"input\[(\d+)\] Get StorageFormat ([^,]*), dataType ([^,]*), shape (.*?), addr is")
+_CORES = re.compile(rf"aic num: {NUMBER}, aiv num: {NUMBER}(?:, deterministic level: {NUMBER})?")
+_L2_WORKSPACE = re.compile(rf"Workspace addr: [^,]*, size: {NUMBER}")
+_WORKSPACE = re.compile(rf"workspaceLen is {NUMBER}")
+_ADUMP_KERNEL = re.compile(rf"block_dim: {NUMBER}, dev_func: ([^,]*), magic: [^,]*, tiling key: {KEY}")
+_ADUMP_TASK = re.compile(
+    rf"L2 = ([^,]*), L0 = ([^,]*), device_id = {NUMBER}, task_id = {NUMBER}, stream_id = {NUMBER}"
+)
+_PROFILED = re.compile(rf"tilingKey is \[{KEY}\], coreType is (-?\d+), taskRation is \[{NUMBER}\]")
+_INPUT = re.compile(rf"input\[{NUMBER}\] Get StorageFormat ([^,]*), dataType ([^,]*), shape (.*?), addr is")
 
 
 class LaunchLines:
@@ -170,7 +173,7 @@ class LaunchLines:
         found = _INPUT.search(line.text)
         if found is None:
             return False
-        index, shape = int(found[1]), [int(n) for n in re.findall(r"-?\d+", found[4])]
+        index, shape = int(found[1]), [int(n) for n in re.findall(r"-?\d{1,18}", found[4])]
         inputs = self._inputs.setdefault(line.tid, {})
         if index == 0:
             inputs.clear()

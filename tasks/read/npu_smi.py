@@ -151,7 +151,7 @@ def _chip(seen: _Print, place: re.Match[str], bus_id: str, numbers: str) -> Chip
 
 def _process_line(seen: _Print, cells: list[str]) -> None:
     place = _PLACE.fullmatch(cells[0])
-    if place and cells[1].isdigit():
+    if place and cells[1].isdecimal():
         chip = int(place[2]) if place[2] else None
         seen.processes.append(TenantProcess(int(place[1]), chip, int(cells[1]), cells[2], _whole(cells[3])))
 
@@ -164,4 +164,4 @@ def _number(text: str) -> float | None:
 
 
 def _whole(text: str | None) -> int | None:
-    return int(text) if text and text.isdigit() else None
+    return int(text) if text and text.isdecimal() else None

@@ -10,18 +10,18 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_PAIR = re.compile(r"(\w+): ?(-?\d+(?:\.\d+)?)")
+_PAIR = re.compile(r"(\w+): ?(-?\d{1,18}(?:\.\d{1,18})?)")
 _EQUALS = re.compile(r"(\w+)= ?(-?\w+)")
-_GROUPED = re.compile(r"(\w+?)_? is (-?\d+)")
-_CUBE_PRINT = re.compile(r"MatmulTiling: (\w+)\s*= (-?\d+)")
+_GROUPED = re.compile(r"(\w+?)_? is (-?\d{1,18})")
+_CUBE_PRINT = re.compile(r"MatmulTiling: (\w+)\s*= (-?\d{1,18})")
 _MKN = re.compile(
-    r"MKN\[(\d+), (\d+), (\d+)\], transA\[(\w+)\], transB\[(\w+)\], bias\[(\w+)\]",
+    r"MKN\[(\d{1,18}), (\d{1,18}), (\d{1,18})\], transA\[(\w+)\], transB\[(\w+)\], bias\[(\w+)\]",
 )
-_BASES = re.compile(r"baseM baseN baseK: (\d+) (\d+) (\d+)")
+_BASES = re.compile(r"baseM baseN baseK: (\d{1,18}) (\d{1,18}) (\d{1,18})")
 _ENABLE = re.compile(r"MatMulV3 tiling enable state is (\w+)")
-_WORKSPACE = re.compile(r"MatMulV3 tiling workspace size is (\d+)")
+_WORKSPACE = re.compile(r"MatMulV3 tiling workspace size is (\d{1,18})")
 _KEY_LOW_BITS = re.compile(r"Tiling Key is 0x([0-9a-fA-F]+)")
-_REGBASE_KEY = re.compile(r"tilingKey is (\d+)")
+_REGBASE_KEY = re.compile(r"tilingKey is (\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True)

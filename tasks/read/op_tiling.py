@@ -18,9 +18,12 @@ from typing import TypeVar
 from tasks.read.plog_lines import LogLine
 from tasks.read.tiling_layouts import decode_words
 
-_START = re.compile(r"Start to dump tiling info\. tilingkey:(\d+), tiling data size:(\d+), content:([\d,]*)$")
+_START = re.compile(
+    r"Start to dump tiling info\. tilingkey:(\d{1,20}), tiling data size:(\d{1,9}), content:([\d,]*)$"
+)
 _CHUNK = re.compile(r"[\d,]*\d[\d,]*$")
 _UINT32_MAX = (1 << 32) - 1
+_WORD_DIGITS = 10
 WAITING_LIMIT = 4096
 SEARCH_LIMIT = 64
 
@@ -108,7 +111,8 @@ class WaitingTilings:
             return False
         if not _CHUNK.match(line.text) or (words := _words(line.text, line.cut)) is None:
             return False
-        tiling.words.extend(words[: (tiling.size_bytes or 0) // 4 - len(tiling.words)])
+        missing = (tiling.size_bytes or 0) // 4 - len(tiling.words)
+        tiling.words.extend(words[: max(missing, 0)])
         return True
 
     def add_fields(
@@ -214,5 +218,7 @@ def _words(text: str, cut: bool) -> tuple[int, ...] | None:
     tokens = [token for token in text.split(",") if token]
     if cut and tokens and not text.endswith(","):
         tokens.pop()  # the logger may have cut inside the last number
+    if any(len(token) > _WORD_DIGITS for token in tokens):
+        return None
     words = tuple(map(int, tokens))
     return None if words and max(words) > _UINT32_MAX else words

@@ -13,11 +13,14 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 CUT_LENGTH_BYTES = 1022
+# Damaged lines have numbers of any length; what exceeds 64 bits is no number of a log.
+NUMBER = r"(\d{1,18})"
+KEY = r"(\d{1,20})"
 
 _PREFIX = (
     rb"(?:(?P<grep_path>[^\s:\[\]]+):(?P<grep_line>\d+):)?"  # people paste the output of grep -rn
     rb"(?:\[\d+(?:,\d+)+\] ?)?"  # tag of the device-side daemon
-    rb"\[(?P<level>[A-Z]+|\d+)\] (?P<module>\w+)\((?P<pid>\d+), ?(?P<process>[^\n]{0,64}?)\): ?"
+    rb"\[(?P<level>[A-Z]+|\d+)\] (?P<module>\w+)\((?P<pid>\d{1,18}), ?(?P<process>[^\n]{0,64}?)\): ?"
 )
 HEADER = re.compile(
     rb"(" + re.sub(rb"\?P<\w+>", rb"?:", _PREFIX) + rb")"
@@ -31,17 +34,17 @@ _OP_NAME = r"(?:errno\[\d+\] )?OpName:\[(?P<name>[^\]]*)\] ?"
 # Shapes after ``[file:line]``, most specific first: (name, pattern). All modules share them; the name tells
 # which one a line has, so that a new shape of a known module shows up in a census.
 _SHAPES = (
-    ("op", rf"\[(?P<sub>\w+)\]\[(?P<func>[^\]\n]*)\]\[(?P<tid>\d+)\] ?(?:{_OP_NAME})?"),
-    ("driver", r"\[ascend\]\[curpid:\d+,(?P<tid>\d+)\]\[drv\]\[\w+\]\[(?P<func>[^\]\n]*)\]"),
+    ("op", rf"\[(?P<sub>\w+)\]\[(?P<func>[^\]\n]*)\]\[(?P<tid>\d{{1,18}})\] ?(?:{_OP_NAME})?"),
+    ("driver", r"\[ascend\]\[curpid:\d+,(?P<tid>\d{1,18})\]\[drv\]\[\w+\]\[(?P<func>[^\]\n]*)\]"),
     ("buffer", r"\[bufmng\] \[(?P<func>[^\]\n]*)\] ?"),
     ("framework", r"\[(?P<sub>TF_ADAPTER)\] \[[^\]\n]*:\d+\] ?"),
-    ("tune", r"\[(?P<sub>CANNKB)\]\[Tid:(?P<tid>\d+)\]"),
-    ("hccl", r" \[(?P<tid>\d+)\]\[[^\]\n]*\]\[(?P<func>[^\]\n]*)\] ?"),
-    ("function_tid", r"\[(?P<func>[^\]\n]*)\]\[tid:(?P<tid>\d+)\] ?"),
-    ("tid", r" ?\[tid: ?(?P<tid>\d+)\](?:>>>)? ?"),
-    ("paren_tid", r" ?(?:>>> )?\(tid:(?P<tid>\d+)\) ?"),
-    ("call", r"(?:\[status:\w+\])? ?(?P<tid>\d+) (?:\[\w+\] )?(?P<func>~?[\w:~]+?): ?(?!:)"),
-    ("bare_call", r" ?(?P<tid>\d+) (?P<func>\w+) "),
+    ("tune", r"\[(?P<sub>CANNKB)\]\[Tid:(?P<tid>\d{1,18})\]"),
+    ("hccl", r" \[(?P<tid>\d{1,18})\]\[[^\]\n]*\]\[(?P<func>[^\]\n]*)\] ?"),
+    ("function_tid", r"\[(?P<func>[^\]\n]*)\]\[tid:(?P<tid>\d{1,18})\] ?"),
+    ("tid", r" ?\[tid: ?(?P<tid>\d{1,18})\](?:>>>)? ?"),
+    ("paren_tid", r" ?(?:>>> )?\(tid:(?P<tid>\d{1,18})\) ?"),
+    ("call", r"(?:\[status:\w+\])? ?(?P<tid>\d{1,18}) (?:\[\w+\] )?(?P<func>~?[\w:~]+?): ?(?!:)"),
+    ("bare_call", r" ?(?P<tid>\d{1,18}) (?P<func>\w+) "),
     ("function", r"\[(?P<func>[^\]\n]*)\] ?"),
     ("plain", r""),
 )

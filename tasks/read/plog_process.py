@@ -58,9 +58,9 @@ _OP_LINES = tuple(marker for marker in OP_LINE_MARKERS)
 MARKERS = tuple(marker for marker, *_ in _ROUTES) + _OP_LINES
 ANNOUNCES_TILING = tuple(strong for *_, strong in _ROUTES) + (False,) * len(_OP_LINES)
 
-_FINISHED = re.compile(r"task_finish_num=(\d+)")
-_LAUNCHED = re.compile(r"task_launched_num=(\d+)")
-_CORE_LIMIT = re.compile(r"Change ge\.(\w+) from platform (\d+) to rts (\d+)")
+_FINISHED = re.compile(r"task_finish_num=(\d{1,18})")
+_LAUNCHED = re.compile(r"task_launched_num=(\d{1,18})")
+_CORE_LIMIT = re.compile(r"Change ge\.(\w+) from platform (\d{1,18}) to rts (\d{1,18})")
 _CANN = re.compile(r"\[CANN_VERSION : ([^\]]+)\]")
 _RECENT_LIMIT = 8192
 

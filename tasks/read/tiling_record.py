@@ -87,7 +87,7 @@ class TilingRecord:
 
         A kernel's name is the weakest source: any other replaces it.
         """
-        if key is None:
+        if key is None or not key.isascii():
             return
         old, old_source = self.tiling_key, self.key_source
         stronger = old_source == "kernel_name" and source != "kernel_name"
@@ -160,11 +160,11 @@ def _split(
     columns: dict[str, int] = {}
     for name, value in fields:
         column = _COLUMN_OF.get(name)
-        if column and value.isdigit() and column not in columns:
+        if column and value.isdecimal() and column not in columns:
             columns[column] = int(value)
             del rest[name]
     for column, base, names in _COUNTS:
-        size = next((int(rest[n]) for n in names if rest.get(n, "").isdigit()), None)
+        size = next((int(rest[n]) for n in names if rest.get(n, "").isdecimal()), None)
         if size and (step := columns.get(base)):
             columns[column] = -(-size // step)
     if (cores := _core_num(op_type, rest)) is not None:
@@ -181,6 +181,6 @@ def _field_map(split: list[tuple[tuple[str, ...], tuple[str, ...]]], kind: pa.Ma
 
 def _core_num(op_type: str, fields: dict[str, str]) -> int | None:
     for names, limit in ((_CUBE_OPS, "aic_num"), (_VECTOR_OPS, "aiv_num")):
-        if op_type.startswith(names) and fields.get(limit, "").isdigit():
+        if op_type.startswith(names) and fields.get(limit, "").isdecimal():
             return int(fields[limit])
     return None

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from tasks.read.tiling_layouts import decode_words
 
 _HEX_BYTE = re.compile(r"0x([0-9a-f]{2})(?![0-9a-f])")
-_WORD = re.compile(r"(?<![\w:])(0x[0-9a-f]+|\d+)(?=[,\s.]|$)")
+_WORD = re.compile(r"(?<![\w:])(0x[0-9a-f]+|\d{1,20})(?=[,\s.]|$)")
 _UINT64_MAX = (1 << 64) - 1
 
 
