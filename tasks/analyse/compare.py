@@ -16,7 +16,7 @@ from tasks.analyse.confirm import confirm
 from tasks.analyse.control import Control, control, control_table
 from tasks.analyse.identity import Identity, changed_components, identity
 from tasks.analyse.keys import check_names
-from tasks.analyse.limits import ANALYSIS_VERSION, ComparisonLimits, ControlLimits
+from tasks.analyse.limits import ANALYSIS_VERSION, ComparisonLimits, ControlLimits, limits_hash
 from tasks.analyse.pairing import SHAPE, Side, as_pairs, pair, side
 from tasks.analyse.process_values import Floats
 from tasks.analyse.tables import AnalysisError, RunTables, join
@@ -190,14 +190,14 @@ def _identity_columns(
 def comparison_id(
     base: Identity, candidate: Identity, request: Request, arms: tuple[str, str] | None = None
 ) -> str:
-    """16 hex digits over baseline, candidate, plan and method hashes, arms and the analysis version."""
+    """16 hex digits over baseline, candidate, plan and method hashes, arms, analysis version and limits."""
     body = {
         "baseline": request.baseline,
         "candidate": request.candidate,
         "plan_hashes": [base.plan_hashes, candidate.plan_hashes],
         "method_hashes": [base.method_hashes, candidate.method_hashes],
         "arms": arms,
-        "analysis_version": ANALYSIS_VERSION,
+        "analysis": limits_hash(request.limits, request.control_limits),
     }
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -10,6 +10,7 @@ import pytest
 
 from data_contracts import schema
 from tasks.analyse.compare import compare_arms, compare_builds
+from tasks.analyse.limits import ComparisonLimits
 from tasks.analyse.spread import between_lease_spread
 from tasks.analyse.tables import AnalysisError, join
 
@@ -220,6 +221,15 @@ def test_a_lease_cannot_confirm_itself(make_run: Any) -> None:
     base, first = pair_of_builds(make_run)
     with pytest.raises(AnalysisError, match="cannot confirm itself"):
         compared(base, first, second_lease=first)
+
+
+def test_other_limits_are_another_comparison(make_run: Any) -> None:
+    base, other = pair_of_builds(make_run)
+    ids = {
+        compared(base, other, limits=limits)["comparison_id"][0].as_py()
+        for limits in (None, ComparisonLimits(), ComparisonLimits(relative_floor=0.05))
+    }
+    assert len(ids) == 2
 
 
 def test_verdicts_do_not_depend_on_row_order(make_run: Any, shuffle: Any) -> None:
