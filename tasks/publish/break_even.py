@@ -106,6 +106,7 @@ def _layout(values: Sequence[int], lines: int) -> dict[str, Any]:
         "bargap": 0.35,
         "height": 130 + 34 * lines,
         "margin": {"l": 20, "r": 20, "t": 36, "b": 46},
+        "showlegend": True,
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "traceorder": "normal"},
         "xaxis": {
             "type": "log",

@@ -11,7 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from tasks.publish.bands import Band, Row
-from tasks.publish.display import axis_name, digits, duration, ratio
+from tasks.publish.display import axis_name, duration, ratio, round_duration
 
 FONT = {
     "family": "system-ui, 'Segoe UI', 'Noto Sans', 'DejaVu Sans', sans-serif",
@@ -71,7 +71,7 @@ def duration_ticks(low: float, high: float) -> list[float]:
 
 
 def _trace(label: str, rows: Sequence[Row], color: str, dash: str, symbol: str) -> go.Scatter:
-    values = [row["value_ns"] / 1e3 for row in rows]
+    values = [row["value_ns"] for row in rows]
     return go.Scatter(
         x=[row["axis_value"] for row in rows],
         y=values,
@@ -82,8 +82,8 @@ def _trace(label: str, rows: Sequence[Row], color: str, dash: str, symbol: str) 
         error_y={
             "type": "data",
             "symmetric": False,
-            "array": [row["high_ns"] / 1e3 - value for row, value in zip(rows, values, strict=True)],
-            "arrayminus": [value - row["low_ns"] / 1e3 for row, value in zip(rows, values, strict=True)],
+            "array": [row["high_ns"] - value for row, value in zip(rows, values, strict=True)],
+            "arrayminus": [value - row["low_ns"] for row, value in zip(rows, values, strict=True)],
             "width": 3,
             "thickness": 1,
             "color": color,
@@ -112,14 +112,14 @@ def _layout(points: Sequence[Row], with_bands: bool) -> dict[str, Any]:
     }
     edges = [math.log10(values[0] / 1.2), math.log10(values[-1] * 1.2)]
     timed = [point for point in points if point["value_ns"] is not None]
-    low = min(point["low_ns"] for point in timed) / 1e3 / 1.25
-    high = max(point["high_ns"] for point in timed) / 1e3 * 1.25
+    low = min(point["low_ns"] for point in timed) / 1.25
+    high = max(point["high_ns"] for point in timed) * 1.25
     ticks = duration_ticks(low, high)
     return {
         "template": "none",
         "font": FONT,
         "height": 340,
-        "margin": {"l": 62, "r": 14, "t": 24, "b": 84},
+        "margin": {"l": 72, "r": 14, "t": 24, "b": 84},
         "showlegend": True,
         "legend": {"orientation": "h", "x": 0, "y": -0.22, "yanchor": "top", "font": {"size": 11}},
         "hovermode": "closest",
@@ -134,10 +134,10 @@ def _layout(points: Sequence[Row], with_bands: bool) -> dict[str, Any]:
         "yaxis": {
             **frame,
             "type": "log",
-            "title": {"text": "time per call (µs)", "standoff": 8},
+            "title": {"text": "time per call", "standoff": 10},
             "range": [math.log10(low), math.log10(high)],
             "tickvals": ticks,
-            "ticktext": [digits(tick).removesuffix(".0").removesuffix(".00") for tick in ticks],
+            "ticktext": [round_duration(tick) for tick in ticks],
         },
     }
 

@@ -8,6 +8,20 @@ NOTHING = "–"
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 
+EXPERIMENTS = {
+    "A": "dynamic_quant",
+    "B": "quant_matmul",
+    "C": "weight_format",
+    "D": "grouped_matmul",
+    "E": "serving",
+}
+
+
+def experiment_name(experiment: str) -> str:
+    """``B quant_matmul`` for ``B``; a name that is no known letter stays as it is."""
+    return f"{experiment} {EXPERIMENTS[experiment]}" if experiment in EXPERIMENTS else experiment
+
+
 def digits(value: float, count: int = 3) -> str:
     """``value`` with ``count`` significant digits and no exponent: 0.0123, 1.20, 123, 12300."""
     if value == 0:
@@ -23,6 +37,12 @@ def duration(value_ns: float | None) -> str:
     rounded = abs(float(f"{value_ns:.2e}"))
     factor, unit = next((u for u in _UNITS if rounded >= u[0]), _UNITS[-1])
     return f"{digits(value_ns / factor)} {unit}"
+
+
+def round_duration(value_ns: float) -> str:
+    """A round duration, for an axis: ``20 µs``, ``1.5 ms``."""
+    factor, unit = next((u for u in _UNITS if value_ns >= u[0]), _UNITS[-1])
+    return f"{value_ns / factor:g} {unit}"
 
 
 def ratio(value: float | None) -> str:

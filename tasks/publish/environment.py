@@ -8,22 +8,35 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.publish.display import count, duration
+from tasks.publish.display import count, duration, experiment_name
 
 _SHOWN_VALUES = 3
 
 
+def machine_rows(runs: pa.Table) -> list[dict[str, str]]:
+    """One row a run: what it ran on, with what, and how its numbers were taken."""
+    rows = {
+        run["run_id"]: {
+            "run_id": run["run_id"],
+            "evidence": f"{run['evidence']}, agent {run['agent']}",
+            "device": f"{run['device_class']}, {run['device']}",
+            "host": run["host"],
+            "build": f"{run['build']} ({run['build_id']})",
+            "method": f"{run['method_hash']}, version {run['method_version']}",
+        }
+        for run in runs.to_pylist()
+    }
+    return [rows[run_id] for run_id in sorted(rows)]
+
+
 def run_rows(runs: pa.Table) -> list[dict[str, Any]]:
-    """One row a run and experiment: what ran where, when, how much of it, and the command that repeats it."""
+    """One row a run and experiment: how much, when, the time in operators, the command that repeats it."""
     return [
         {
             "run_id": run["run_id"],
-            "experiment": run["experiment"],
-            "build": f"{run['build']} ({run['build_id']})",
-            "device": f"{run['device_class']}, {run['device']} on {run['host']}",
-            "evidence": f"{run['evidence']}, agent {run['agent']}",
-            "method": f"version {run['method_version']}, {run['method_hash']}",
-            "plan": f"{run['plan_hash']}, preset {run['preset']}, seed {run['seed']}",
+            "experiment": experiment_name(run["experiment"]),
+            "plan": run["plan_hash"],
+            "preset": f"{run['preset']}, seed {run['seed']}",
             "started": _time(run["started_ns"]),
             "took": duration(run["ended_ns"] - run["started_ns"]),
             "in_operators": _share(run["operator_time_ns"], run["wall_time_ns"]),
@@ -64,8 +77,8 @@ def _values(values: Iterable[str]) -> str:
 def _share(part_ns: int | None, whole_ns: int | None) -> str:
     if part_ns is None or not whole_ns:
         return "not recorded"
-    return f"{duration(part_ns)} ({part_ns / whole_ns:.0%} of the measuring time)"
+    return f"{duration(part_ns)} ({part_ns / whole_ns:.0%})"
 
 
 def _time(unix_ns: int) -> str:
-    return datetime.fromtimestamp(unix_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return datetime.fromtimestamp(unix_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M UTC")

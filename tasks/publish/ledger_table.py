@@ -26,10 +26,20 @@ def ledger_rows(ledger: pa.Table) -> list[dict[str, Any]]:
             if row["net_low_ns"] is None
             else f"{duration(row['net_low_ns'])} to {duration(row['net_high_ns'])}",
             "outcome": OUTCOMES[row["outcome"]][0],
-            "break_even": row["break_even"] or "",
         }
         for row in rows
     ]
+
+
+def break_even_lines(ledger: pa.Table) -> list[tuple[str, str]]:
+    """What the ledger says of break-even, once a line, sorted; else why it says nothing."""
+    said = set()
+    for row in ledger.to_pylist():
+        if row["break_even"]:
+            said.add((ledger_line(row), row["break_even"]))
+        elif row["t_other_reason"]:
+            said.add((ledger_line(row), f"no break-even: {row['t_other_reason']}"))
+    return sorted(said)
 
 
 def _other(total_ns: float | None, parts: list[tuple[str, float]] | None, reason: str | None) -> str:

@@ -16,11 +16,11 @@ from tasks.publish.break_even import break_even_chart
 from tasks.publish.charts import curve_chart
 from tasks.publish.content import ReportContent
 from tasks.publish.curves import curve_points
-from tasks.publish.display import axis_name, duration, ratio
-from tasks.publish.environment import build_rows, environment_rows, run_rows
+from tasks.publish.display import axis_name, duration, experiment_name, ratio
+from tasks.publish.environment import build_rows, environment_rows, machine_rows, run_rows
 from tasks.publish.gaps import gaps
 from tasks.publish.headline import headline
-from tasks.publish.ledger_table import ledger_rows
+from tasks.publish.ledger_table import break_even_lines, ledger_rows
 from tasks.publish.verdict_table import verdict_table
 
 _ENVIRONMENT = jinja2.Environment(
@@ -30,7 +30,9 @@ _ENVIRONMENT = jinja2.Environment(
     lstrip_blocks=True,
     undefined=jinja2.StrictUndefined,
 )
-_ENVIRONMENT.filters.update(duration=duration, ratio=ratio, axis_name=axis_name)
+_ENVIRONMENT.filters.update(
+    duration=duration, ratio=ratio, axis_name=axis_name, experiment_name=experiment_name
+)
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,10 @@ def render_report(content: ReportContent) -> str:
         cliffs=_sorted_cliffs(content),
         experiments=_experiments(curves, content),
         ledger=ledger_rows(content.ledger),
+        break_even=break_even_lines(content.ledger),
         ledger_chart=_ledger_chart(content),
         gaps=gaps(content),
+        machines=machine_rows(content.runs),
         runs=run_rows(content.runs),
         builds=build_rows(content.runs),
         environment=environment_rows(content.captures),

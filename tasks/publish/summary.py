@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tasks.analyse.tables import sql
 from tasks.publish.curves import curve_points
-from tasks.publish.display import axis_name, count, duration, ratio
+from tasks.publish.display import axis_name, count, duration, experiment_name, ratio
 
 Row = dict[str, Any]
 
@@ -56,7 +56,7 @@ def sweep_summary(runs: pa.Table, captures: pa.Table, points: pa.Table, samples:
 
 def sweep_sentence(runs: pa.Table, points: pa.Table) -> str:
     """What was measured, on what, how much of it."""
-    experiments = _distinct(runs, "experiment")
+    experiments = [experiment_name(letter) for letter in _distinct(runs, "experiment")]
     processes = sum(runs["planned_processes"].to_pylist())
     doing = "Simulated" if "simulated" in runs["evidence"].to_pylist() else "Measured"
     return (
@@ -81,7 +81,7 @@ def worst_first(comparisons: pa.Table) -> pa.Table:
 
 def point_words(row: Row) -> str:
     """A compared point in words: ``quant_matmul wq_a M 64, arm nz``."""
-    name = " ".join(part for part in (row["experiment"], row["linear"]) if part)
+    name = " ".join(part for part in (experiment_name(row["experiment"]), row["linear"]) if part)
     arms = row["base_arm"] if row["base_arm"] == row["candidate_arm"] else None
     arm = f"arm {arms}" if arms else f"arm {row['candidate_arm']} against {row['base_arm']}"
     regime = "".join(f", {row[key]}" for key in ("allocation_regime", "group_shape") if row[key])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.publish.display import NOTHING, axis_name, digits, duration, ratio
+from tasks.publish.display import NOTHING, axis_name, digits, duration, experiment_name, ratio
 from tasks.publish.summary import VERDICTS, Row, comparison_summary, worst_first
 
 ROW_LIMIT = 2_000
@@ -44,7 +44,7 @@ def _row(row: Row) -> dict[str, Any]:
         interval = f"{ratio(row['ratio_low'])[1:]} – {ratio(row['ratio_high'])[1:]}"
     return {
         "verdict": row["verdict"],
-        "experiment": row["experiment"],
+        "experiment": experiment_name(row["experiment"]),
         "point": f"{row['linear'] or ''} {axis_name(row['axis'])} {row['axis_value']}".strip(),
         "shape": " ".join(part for part in shape if part),
         "arm": row["base_arm"] if same_arm else f"{row['candidate_arm']} against {row['base_arm']}",

@@ -29,6 +29,7 @@ FROM (
     SELECT *, row_number() OVER (PARTITION BY raw) AS nth
     FROM (SELECT {columns}, {value} AS value, CAST(to_json(refused_row) AS VARCHAR) AS raw FROM refused_row)
 )
+ORDER BY source_file, source_line, raw, nth
 """
 
 

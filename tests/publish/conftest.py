@@ -11,8 +11,7 @@ import pytest
 from data_contracts import contract, from_rows
 
 Row = dict[str, Any]
-
-M = (1, 2, 4, 8, 16, 32, 64, 128)
+M = tuple(2**power for power in range(8))
 AXIS = {
     "dynamic_quant": (1, 4, 16, 64),
     "quant_matmul": M,

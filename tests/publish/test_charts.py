@@ -42,15 +42,16 @@ def tiling(axis_value, base_m, status="aligned"):
 def test_each_arm_is_a_line_of_its_own_dash_and_marker():
     figure = json.loads(curve_chart([point(1), point(2), point(1, arm="nd"), point(2, arm="nd")], [], []))
     nz, nd = figure["data"]
-    assert (nz["name"], nz["x"], nz["y"]) == ("nz", [1, 2], [1.0, 1.0])
+    assert (nz["name"], nz["x"], nz["y"]) == ("nz", [1, 2], [1000.0, 1000.0])
     assert nz["line"]["dash"] != nd["line"]["dash"] and nz["marker"]["symbol"] != nd["marker"]["symbol"]
+    assert figure["layout"]["yaxis"]["ticktext"] == ["800 ns", "1 µs", "1.5 µs"]
     assert (figure["layout"]["xaxis"]["type"], figure["layout"]["yaxis"]["type"]) == ("log", "log")
 
 
 def test_the_bar_of_a_point_reaches_from_the_smallest_to_the_largest_process():
     (trace,) = json.loads(curve_chart([point(4)], [], []))["data"]
-    assert trace["error_y"]["array"] == pytest.approx([0.2])
-    assert trace["error_y"]["arrayminus"] == pytest.approx([0.1])
+    assert trace["error_y"]["array"] == pytest.approx([200])
+    assert trace["error_y"]["arrayminus"] == pytest.approx([100])
 
 
 def test_a_point_without_a_value_is_not_drawn():

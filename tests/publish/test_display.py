@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.publish.display import count, digits, duration, ratio
+from tasks.publish.display import count, digits, duration, experiment_name, ratio, round_duration
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,14 @@ def test_digits_never_use_an_exponent(value, text):
 )
 def test_a_ratio_close_to_one_keeps_three_decimals(value, text):
     assert ratio(value) == text
+
+
+def test_labels_of_an_axis_carry_their_unit_and_no_needless_digits():
+    assert [round_duration(ns) for ns in (800, 20_000, 1.5e6)] == ["800 ns", "20 µs", "1.5 ms"]
+
+
+def test_an_experiment_letter_is_shown_with_its_name():
+    assert experiment_name("B") == "B quant_matmul" and experiment_name("own_sweep") == "own_sweep"
 
 
 def test_nouns_agree_with_their_number():

@@ -16,8 +16,7 @@ from tasks.validate.run import Validated, validate_tables
 Row = dict[str, Any]
 
 EXACT: dict[str, Row] = {
-    "cliffs": {"after": 2},
-    "comparisons": {"floor_ratio": 1.02, "ratio": 1.0},
+    "comparisons": {"ratio": 1.0},
     "samples": {"duration_ns": 5, "discard_reason": "x"},
     "ledger": {"t_other_ns": 1.0},
 }
@@ -43,6 +42,10 @@ def good_row(table: str, number: int) -> Row:
         kwargs = rule["kwargs"]
         if "value_set" in kwargs and row[kwargs["column"]] is not None and "row_condition" not in kwargs:
             row[kwargs["column"]] = kwargs["value_set"][0]
+        if kwargs.get("strict_min") and row[kwargs["column"]] is not None:
+            row[kwargs["column"]] = kwargs["min_value"] + 1.0
+        if rule["type"].endswith("a_to_be_greater_than_b") and not kwargs.get("or_equal"):
+            row[kwargs["column_A"]] = row[kwargs["column_B"]] + 1
     return row
 
 
@@ -57,6 +60,8 @@ def broken_row(row: Row, rule: Mapping[str, Any]) -> Row:
             return {**row, column: "1"}
         case "column_values_to_be_in_set" | "column_values_to_match_regex":
             return {**row, column: "(never allowed)"}
+        case "column_value_lengths_to_be_between":
+            return {**row, column: "x" * (kwargs["min_value"] - 1)}
         case "column_values_to_be_between":
             low, step = kwargs.get("min_value"), 0 if kwargs.get("strict_min") else 1
             return {**row, column: low - step if low is not None else kwargs["max_value"] + 1}
