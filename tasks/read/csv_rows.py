@@ -80,6 +80,9 @@ class CsvFile:
             return
         header = _without_text_counters(header, body)
         self.facts["ignored_columns"] = list(header.ignored)
+        if not header.kinds:
+            self.refuse("header", "no column of this format and no column of numbers", None)
+            return
         for result in ahead(chain((body,), source), lambda block: self._read(header, block)):
             self.count(result)
             yield result

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 2 << 20
 
 IntArray = npt.NDArray[np.int64]
 

@@ -61,3 +61,10 @@ def test_counters_come_a_row_a_block_and_na_is_no_value(tmp_path: Path, origin: 
 def test_a_file_of_another_name_is_no_file_of_msprof_op(tmp_path: Path, origin: Origin) -> None:
     with pytest.raises(ValueError, match="kernel_details.csv is no file of msprof op"):
         msprof_op.read(tmp_path / "kernel_details.csv", origin)
+
+
+def test_a_file_without_any_column_of_numbers_is_refused(tmp_path: Path, origin: Origin) -> None:
+    path = tmp_path / "Memory.csv"
+    path.write_text("first,second\na,b\n")
+    result = msprof_op.read(path, origin)
+    assert result.quarantine["reason"].to_pylist() == ["no column of this format and no column of numbers"]

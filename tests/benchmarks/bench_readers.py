@@ -1,0 +1,146 @@
+"""Readers against named references, on files tiled from real rows; every number from a process of its own.
+
+``python tests/benchmarks/bench_readers.py [--rows 200000] [--timeline-mb 250] [--msprof-analyze PYTHON]``
+
+Needs TILEWATCH_SHARED. ``--msprof-analyze`` names an interpreter that has msprof-analyze installed. Ratios
+are medians over rounds in which subject and reference take turns; memory is the growth of the resident peak.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SAMPLES = Path("samples/profiler")
+KERNELS = SAMPLES / "msinsight-st-level2-cann83rc1/rank_0_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv"
+TIMELINE = SAMPLES / "msinsight-pytorch-text/level1/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json"
+
+MEASURE = """
+import json, sys, time
+def peak():
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+path = sys.argv[1]
+{setup}
+before, started = peak(), time.perf_counter()
+rows = {call}
+took = time.perf_counter() - started
+print(json.dumps({{"rows": rows, "seconds": took, "grown_mb": peak() - before, "peak_mb": peak()}}))
+"""
+OURS = """
+from pathlib import Path
+from data_contracts import schema
+from tasks.read import kernel_rows, kernel_categories, timeline
+from tasks.read.origin import Origin
+schema("kernels"), schema("quarantine"), kernel_categories.category_rules()
+origin = Origin("c" * 32, "01JZZZZZZZZZZZZZZZZZZZZZZZ", "cann", "b" * 16, "quant_matmul", "nz", "measured")
+path = Path(path)
+"""
+MSPROF_ANALYZE = """
+from msprof_analyze.prof_common.file_manager import FileManager
+from msprof_analyze.compare_tools.compare_backend.compare_bean.origin_data_bean.kernel_details_bean import (
+    KernelDetailsBean,
+)
+"""
+SUBJECTS = {
+    "kernel_batches": (OURS, "sum(r.table.num_rows for r in kernel_rows.kernel_batches(path, origin))"),
+    "read_kernels": (OURS, "kernel_rows.read_kernels(path, origin).table.num_rows"),
+    "timeline_batches": (OURS, "sum(r.table.num_rows for r in timeline.timeline_batches(path, origin))"),
+    "pandas.read_csv": ("import pandas", "len(pandas.read_csv(path))"),
+    "json.load": ("import json", "len(json.load(open(path)))"),
+    "msprof-analyze": (MSPROF_ANALYZE, "len(FileManager.read_csv_file(path, KernelDetailsBean))"),
+}
+
+
+def measure(subject: str, path: Path, python: str = sys.executable) -> dict[str, float]:
+    """Rows, seconds and memory of one subject in a process of its own."""
+    setup, call = SUBJECTS[subject]
+    command = [python, "-c", MEASURE.format(setup=setup, call=call), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
+    if done.returncode:
+        raise RuntimeError(f"{subject}: {done.stderr.strip().splitlines()[-1:]}")
+    numbers: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return numbers
+
+
+def compare(path: Path, subjects: list[str], reference: str, rounds: int, python: str | None = None) -> None:
+    """Print every subject against the reference, measured in turns."""
+    size = path.stat().st_size / 1e6
+    print(f"\n{path.name}: {size:.0f} MB, reference {reference}")
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in [reference, *subjects]}
+    for _ in range(rounds):
+        for name, results in runs.items():
+            outside = python if python and name == "msprof-analyze" else sys.executable
+            results.append(measure(name, path, outside))
+    base = [run["seconds"] for run in runs[reference]]
+    for name, results in runs.items():
+        seconds = [run["seconds"] for run in results]
+        ratio = statistics.median(s / b for s, b in zip(seconds, base, strict=True))
+        grown = max(run["grown_mb"] for run in results)
+        print(
+            f"  {name:17} {results[0]['rows']:9.0f} rows  median {statistics.median(seconds):7.2f} s  "
+            f"{ratio:5.2f} × {reference}  memory +{grown:5.0f} MB = {grown / size:4.2f} × file  "
+            f"(peak {max(run['peak_mb'] for run in results):.0f} MB)"
+        )
+
+
+def kernel_file(source: Path, target: Path, rows: int) -> Path:
+    """The real file's rows again and again under its header."""
+    header, *body = source.read_bytes().splitlines(keepends=True)
+    with target.open("wb") as stream:
+        stream.write(header)
+        for _ in range(rows // len(body)):
+            stream.writelines(body)
+        stream.writelines(body[: rows % len(body)])
+    return target
+
+
+def timeline_file(source: Path, target: Path, size_mb: int) -> Path:
+    """The real events again and again, each time 0.2 s later and with flow ids of their own."""
+    events = json.loads(source.read_bytes())
+    with target.open("w") as stream:
+        stream.write("[" + json.dumps(events[0]))
+        for turn in range(max(1, round(size_mb * 1e6 / source.stat().st_size))):
+            for event in events[1:]:
+                if event["ph"] == "M" and turn:
+                    continue
+                shifted = dict(event)
+                if "ts" in event:
+                    whole, _, decimals = event["ts"].partition(".")
+                    shifted["ts"] = f"{int(whole) + turn * 200_000}.{decimals}"
+                if event.get("cat") == "HostToDevice":
+                    shifted["id"] = str(int(event["id"]) * 1000 + turn)
+                stream.write(", " + json.dumps(shifted))
+        stream.write("]")
+    return target
+
+
+def main() -> None:
+    """Make the files, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--timeline-mb", type=int, default=0, help="0 leaves the timeline out")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--msprof-analyze", help="interpreter that has msprof-analyze")
+    options = parser.parse_args()
+    shared = Path(os.environ["TILEWATCH_SHARED"])
+    with tempfile.TemporaryDirectory() as folder:
+        path = kernel_file(shared / KERNELS, Path(folder) / "kernel_details.csv", options.rows)
+        compare(path, ["kernel_batches", "read_kernels"], "pandas.read_csv", options.rounds)
+        if options.msprof_analyze:
+            compare(path, ["msprof-analyze"], "kernel_batches", options.rounds, options.msprof_analyze)
+        if options.timeline_mb:
+            path = timeline_file(shared / TIMELINE, Path(folder) / "trace_view.json", options.timeline_mb)
+            compare(
+                path, ["timeline_batches"], "json.load", 1 if options.timeline_mb > 50 else options.rounds
+            )
+
+
+if __name__ == "__main__":
+    main()
