@@ -37,6 +37,8 @@ STALE_UPLOAD_AGE = timedelta(days=2)
 # Measured: idles at 145 MB and stays below this under load; a tighter limit costs latency.
 MEMORY_LIMIT = "400MiB"
 
+_WITNESS = ".tilewatch/started"
+
 _children: list[subprocess.Popen[bytes]] = []
 
 
@@ -154,6 +156,8 @@ def _launch(settings: Settings, files: StoreFiles, keep: bool) -> subprocess.Pop
         *(str(_binary()), "-logtostderr=true", f"-config_dir={files.config}", "mini"),
         *(f"-dir={files.data}", f"-ip={LOOPBACK}", f"-ip.bind={LOOPBACK}", "-disableHttp"),
         *("-master.telemetry=false", "-webdav=false", "-admin.ui=false", "-volume.preStopSeconds=0"),
+        # With its old election state the server may wait 5 to 15 s until it finds its own volumes again.
+        "-master.resumeState=false",
         *("-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.autoCreateBucket=false"),
         f"-master.volumeSizeLimitMB={VOLUME_BYTES >> 20}",
         f"-s3.config={files.config / 's3.json'}",
@@ -181,11 +185,19 @@ def _launch(settings: Settings, files: StoreFiles, keep: bool) -> subprocess.Pop
 
 
 def _answers(endpoint: Endpoint, deadline: float, child: subprocess.Popen[bytes] | None = None) -> bool:
-    """Wait until a write succeeds: only then the disk, the volumes and the credentials are all right."""
+    """Wait until a write succeeds and what was written at earlier starts can be read.
+
+    Only then the credentials, the disk and the volumes are all there: for some seconds after a restart the
+    server may take new objects, or empty ones, while it does not yet find its old volumes.
+    """
     client = endpoint.client(attempts=1, read_timeout_s=PROBE_TIMEOUT_S)
     while time.monotonic() < deadline and (child is None or child.poll() is None):
         try:
-            client.put_object(Bucket=endpoint.bucket, Key=".tilewatch/started", Body=b"")
+            client.put_object(Bucket=endpoint.bucket, Key=f"{_WITNESS}/latest", Body=_WITNESS.encode())
+            with contextlib.suppress(client.exceptions.NoSuchKey):
+                client.get_object(Bucket=endpoint.bucket, Key=f"{_WITNESS}/first")["Body"].read()
+                return True
+            client.put_object(Bucket=endpoint.bucket, Key=f"{_WITNESS}/first", Body=_WITNESS.encode())
             return True
         except ClientError as error:
             check_space(endpoint)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from infra.errors import CredentialsError, NoSpaceError, ServiceError
+from infra.errors import CredentialsError, NoSpaceError, ServiceError, StoreUnreachableError
 from infra.objects import ObjectStore
 from infra.objects import failures as object_failures
 from infra.services import ports, store
@@ -86,12 +88,26 @@ def test_the_last_of_several_processes_stops_the_store(settings: Settings) -> No
         assert server.status(settings).running is False
 
 
-def test_a_killed_server_is_started_again_with_all_it_acknowledged(settings: Settings) -> None:
-    objects = ObjectStore(server.ensure_running(settings))
-    objects.put_new("a", b"1")
-    os.kill(server.status(settings).pid, signal.SIGKILL)
-    again = ObjectStore(server.ensure_running(settings))
-    assert again.get("a") == b"1"
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.soak)])
+def test_a_server_killed_while_written_to_comes_back_with_all_it_acknowledged(
+    settings: Settings, kills: int
+) -> None:
+    chance = random.Random(kills)
+    acknowledged: dict[str, bytes] = {}
+    for kill in range(kills + 1):
+        objects = ObjectStore(server.ensure_running(settings))
+        assert [key for key, content in acknowledged.items() if objects.get(key) != content] == []
+        if kill == kills:
+            return
+        killer = threading.Timer(
+            chance.uniform(0.1, 0.7), os.kill, (server.status(settings).pid, signal.SIGKILL)
+        )
+        killer.start()
+        with pytest.raises(StoreUnreachableError):
+            for number in range(10_000):
+                content = chance.randbytes(chance.choice([10, 3_000, 3_000_000]))
+                objects.put_new(f"{kill}/{number}", content)
+                acknowledged[f"{kill}/{number}"] = content
 
 
 def test_a_hung_server_is_replaced(settings: Settings) -> None:

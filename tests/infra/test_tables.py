@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,10 +16,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pydantic import SecretStr
 
 import infra
 from data_contracts import ContractError, contract, schema
-from infra.errors import BucketError, TableError
+from infra.errors import BucketError, StoreUnreachableError, TableError
 from infra.objects import Endpoint
 from infra.services import store
 from infra.settings import load_settings
@@ -250,6 +252,17 @@ def test_a_missing_bucket_is_said_to_be_missing(seaweed: Endpoint, rows: Rows) -
     nowhere = TableStore(replace(seaweed, bucket="no-such-bucket"))
     with pytest.raises(BucketError, match="no-such-bucket"):
         nowhere.write("kernels", _kernels(rows, "c1"))
+
+
+def test_a_store_that_is_gone_is_said_to_be_unreachable(rows: Rows) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    gone = TableStore(Endpoint(url, "bucket", SecretStr("key"), SecretStr("hush-hush")))
+    for action in (lambda: gone.write("kernels", _kernels(rows, "c1")), lambda: gone.query("SHOW TABLES")):
+        with pytest.raises(StoreUnreachableError, match=url) as caught:
+            action()
+        assert "hush" not in str(caught.value)
 
 
 @contextmanager
