@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_contracts import schema
+from tasks.analyse.tables import AnalysisError
 
 
 def _empty(table: str) -> pa.Table:
@@ -39,9 +40,9 @@ class ReportContent:
     """Versions for the footer."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError where runs of different evidence are put into one report."""
+        """Raises AnalysisError where runs of different evidence are put into one report."""
         if len(kinds := self.distinct("evidence")) > 1:
-            raise ValueError(f"evidence is never mixed; one report cannot show {' and '.join(kinds)} runs")
+            raise AnalysisError(f"evidence is never mixed: one report cannot show {' and '.join(kinds)} runs")
 
     def distinct(self, column: str) -> list[str]:
         """Sorted distinct values of a column of ``runs``."""

@@ -9,6 +9,7 @@ import pytest
 from plotly.offline import get_plotlyjs
 
 from data_contracts import from_rows
+from tasks.analyse.tables import AnalysisError
 from tasks.publish.content import ReportContent
 from tasks.publish.report import render_report
 
@@ -235,5 +236,5 @@ def test_the_same_content_gives_the_same_bytes_in_any_row_order(full, full_page)
 
 def test_evidence_is_never_mixed(cpu_sweep, two_simulated_builds):
     runs = pa.concat_tables([cpu_sweep["runs"], two_simulated_builds["runs"]])
-    with pytest.raises(ValueError, match="measured and simulated"):
+    with pytest.raises(AnalysisError, match="measured and simulated"):
         ReportContent(**{**cpu_sweep, "runs": runs})
