@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -161,41 +162,43 @@ def _refused(result: FileResult, case: Case, error: PredictError) -> None:
 def _compare(
     result: FileResult, decisions: Decisions, owners: list[Case], values: list[int], known: BoolArray
 ) -> None:
-    names = {name for case in owners for name in case.expected}
-    for name in sorted(names):
-        indices = [i for i in np.flatnonzero(known) if name in owners[i].expected]
-        if not indices:
+    where_known = np.flatnonzero(known)
+    for name in sorted({name for case in owners for name in case.expected}):
+        indices = np.array([i for i in where_known if name in owners[i].expected], dtype=np.int64)
+        if not len(indices):
             continue
-        found = _predicted(name, decisions, owners[0])
         result.compared[name] += len(indices)
         verified = owners[0].verified
         if verified is not None and name not in verified:
             result.unverified.add(name)
-        for index in indices:
-            expected = owners[index].expected[name]
-            value = None if found is None or found[index] == UNSET else found[index]
-            if value != expected:
-                found_of = result.unpredicted if value is None else result.disagreements
-                found_of.append(
-                    Disagreement(owners[index].line, name, expected, value, owners[index], values[index])
-                )
+        found = _predicted(name, decisions, owners[0])[indices]
+        expected = np.array([owners[i].expected[name] for i in indices])
+        for place in np.flatnonzero(found != expected):
+            index, value = indices[place], found[place]
+            unset = value == UNSET
+            case = owners[index]
+            wrong = Disagreement(
+                case.line, name, case.expected[name], None if unset else value.item(), case, values[index]
+            )
+            (result.unpredicted if unset else result.disagreements).append(wrong)
 
 
-def _predicted(name: str, decisions: Decisions, case: Case) -> list[Value] | None:
-    """Predicted values of ``name`` at every point; None where nothing of that name is predicted."""
-    branches = [decisions.outcomes[o].branch for o in decisions.outcome]
+def _predicted(name: str, decisions: Decisions, case: Case) -> np.ndarray[tuple[int], np.dtype[Any]]:
+    """Predicted values of ``name`` at every point; UNSET where nothing of that name is predicted."""
+    branches = np.array([outcome.branch for outcome in decisions.outcomes])[decisions.outcome]
     if name == "branch":
-        return list(branches)
+        return branches
     if name == "path":
-        return [next(path for start, path in PATHS.items() if b.startswith(start)) for b in branches]
+        return np.array(
+            [next(path for start, path in PATHS.items() if b.startswith(start)) for b in branches]
+        )
     if name == "decode_only":
-        return [branch == "tbe_decode" for branch in branches]
+        return np.array(branches == "tbe_decode")
     if name.startswith(KEY_FIELD):
-        parts = _layout(case).split(decisions.columns["tiling_key"])
-        array = parts.get(name.removeprefix(KEY_FIELD))
+        array = _layout(case).split(decisions.columns["tiling_key"]).get(name.removeprefix(KEY_FIELD))
     else:
         array = decisions.columns.get(name, decisions.fields.get(name))
-    return None if array is None else [int(value) for value in array]
+    return np.full(len(decisions), UNSET) if array is None else np.broadcast_to(array, (len(decisions),))
 
 
 def _layout(case: Case) -> KeyLayout:

@@ -1,0 +1,112 @@
+"""GroupedMatmul: block dim, workspace, ratio, hints, and the work a group list makes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from tasks.predict.calls import ND, NZ, GroupedMatmulCall
+from tasks.predict.environment import cann_version, platform
+from tasks.predict.grouped_matmul_dav_2201 import rounds_of
+from tasks.predict.predict import predict
+from tests.predict import oracle_grouped_matmul as oracle
+
+C910 = platform("Ascend910_9391")
+CANN = cann_version("9.1.0")
+W13 = GroupedMatmulCall(9216, 4096, 4096, 16)
+
+
+@pytest.mark.parametrize(
+    ("m", "base_m", "single_n", "cores", "workspace"),
+    [
+        (1, 16, 1024, 16, 17825792),
+        (6, 16, 1024, 24, 18350080),
+        (512, 128, 1024, 24, 29360128),
+        (513, 128, 0, 24, 29360128),
+        (9216, 128, 0, 24, 29360128),
+    ],
+)
+def test_allocated_rows_set_block_cores_and_workspace(
+    m: int, base_m: int, single_n: int, cores: int, workspace: int
+) -> None:
+    found = predict(replace(W13, m=m), C910, CANN)
+    assert (found.base_m, found.single_n, found.block_dim, found.workspace_bytes) == (
+        base_m, single_n, cores, workspace
+    )  # fmt: skip
+
+
+def test_the_group_list_changes_work_but_never_the_tiling() -> None:
+    found = [predict(replace(W13, m_e=m_e), C910, CANN) for m_e in (26, 128, 129)]
+    assert {(f.tiling_key, f.base_m, f.block_dim) for f in found} == {("34697052674", 128, 24)}
+    assert [(f.units_per_expert, f.rounds) for f in found] == [(16, 11), (16, 11), (32, 22)]
+
+
+@pytest.mark.parametrize(
+    ("hint", "ratio", "base_m"), [(0, "1:1", 128), (127, "1:1", 128), (128, "2:1", 128), (129, "2:1", 256)]
+)
+def test_a_hint_of_128_doubles_the_vector_cores_and_129_the_block(hint: int, ratio: str, base_m: int) -> None:
+    found = predict(replace(W13, tuning_config=hint), C910, CANN)
+    assert (found.aiv_aic_ratio, found.base_m) == (ratio, base_m)
+
+
+def test_between_1024_and_2048_of_k_no_hint_doubles_the_vector_cores() -> None:
+    assert (
+        predict(GroupedMatmulCall(2048, 1536, 4096, 16, tuning_config=128), C910, CANN).aiv_aic_ratio == "1:1"
+    )
+
+
+def test_the_fixed_axis_needs_every_condition() -> None:
+    call = GroupedMatmulCall(
+        345, 2048, 7168, 4, out_dtype="float16", scale_dtype="float32", group_list_type=0, tuning_config=256,
+        workspace_allowance=-1, split_item=3,
+    )  # fmt: skip
+    assert predict(call, C910, CANN).tiling_key == "171798757890"
+    assert predict(call, C910, CANN).workspace_bytes == 26669056
+    for change in ({"groups": 16}, {"weight_format": ND}, {"group_list_type": 1}, {"workspace_allowance": 0}):
+        assert predict(replace(call, **change), C910, CANN).branch != "fixed_axis"
+
+
+def test_every_record_says_which_host_text_was_assumed() -> None:
+    assert "host text V3 assumed" in predict(W13, C910, CANN).rule
+    assert "host text V1 assumed" in predict(W13, C910, cann_version("8.5.0")).rule
+
+
+def test_a_scalar_reading_of_the_rules_gives_the_same() -> None:
+    random = Random(3)
+    for _ in range(1500):
+        m = random.choice([random.randint(1, 600), random.randint(1, 20000)])
+        k = random.choice([1024, 2048, 4096, 7168, 7680, random.randint(1, 300) * 32])
+        n = random.choice([2048, 4096, 7168, random.randint(1, 300) * 32])
+        hint = random.choice([0, 0, random.randint(0, min(m, 600))])
+        call = GroupedMatmulCall(
+            m, k, n, random.choice([1, 2, 4, 8, 16, 32]), random.choice([NZ, NZ, ND]),
+            transpose_w=random.random() < 0.2, out_dtype=random.choice(["bfloat16", "float16", "int32"]),
+            bias=random.random() < 0.2, per_token_scale=random.random() < 0.8,
+            group_list_type=random.choice([0, 1, 2]), tuning_config=hint,
+        )  # fmt: skip
+        code, cores = random.choice(["V2", "V3"]), random.choice([24, 20])
+        chip = replace(C910, cube_cores=cores, vector_cores=2 * cores)
+        found = predict(call, chip, replace(CANN, grouped_matmul_code=code))
+        expected = oracle.tiling(
+            oracle.Call(
+                m, k, n, call.groups, call.weight_format == NZ, hint, call.transpose_w, call.out_dtype,
+                call.bias, call.per_token_scale, call.group_list_type, cores, chip.l1_bytes, code,
+            )
+        )  # fmt: skip
+        if found.branch == "pre_tiling" and m == 576:
+            continue
+        columns = {name: getattr(found, name) for name in expected if hasattr(found, name)}
+        columns["tiling_key"] = int(found.tiling_key or -1)
+        assert {name: columns.get(name, found.fields.get(name)) for name in expected} == expected, call
+
+
+def test_rounds_are_the_longest_queue_when_blocks_are_dealt_one_by_one() -> None:
+    random = Random(4)
+    for _ in range(200):
+        counts = [random.choice([0, random.randint(1, 400)]) for _ in range(16)]
+        base_m, columns = random.choice([16, 96, 128, 256]), random.choice([128, 256, 1024])
+        found = rounds_of(np.array(counts), base_m, 4096, columns, 24)
+        assert found == oracle.rounds(counts, base_m, 4096, columns, 24)
