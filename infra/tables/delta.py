@@ -77,8 +77,9 @@ def _for_writing(table: str, uri: str, options: dict[str, str]) -> DeltaTable:
     spec = contract(table)
     found = open_table(uri, options)
     if found is None:
-        return DeltaTable.create(
+        DeltaTable.create(
             uri,
+            mode="ignore",  # another writer may have been first
             schema=spec.schema,
             partition_by=[spec.partition] if spec.partition else None,
             name=spec.name,
@@ -86,6 +87,7 @@ def _for_writing(table: str, uri: str, options: dict[str, str]) -> DeltaTable:
             configuration=RETENTION,
             storage_options=options,
         )
+        return DeltaTable(uri, storage_options=options)
     if gained := missing_fields(table, _arrow_schema(found)):
         if required := [field.name for field in gained if not field.nullable]:
             raise TableError(

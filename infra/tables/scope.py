@@ -76,7 +76,7 @@ def _terms(rows: pa.Table, columns: Sequence[str]) -> list[str]:
     if not rows.num_rows:
         return []
     *leading, last = columns
-    if last == "capture_id" and rows["run_id"].null_count == 0:
+    if last == "capture_id" and "run_id" in rows.column_names and rows["run_id"].null_count == 0:
         leading = ["run_id"]
     if not leading:
         return [_among(last, pc.unique(rows[last]).to_pylist())]

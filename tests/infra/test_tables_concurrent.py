@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -83,6 +85,18 @@ def test_two_writers_of_twenty_runs_each_lose_none_and_double_none(where: Endpoi
     )
     assert found["run_id"].to_pylist() == written == sorted(f"{w}-{n}" for w in "ab" for n in range(20))
     assert set(found["n"].to_pylist()) == set(found["d"].to_pylist()) == {10}
+
+
+def test_four_writers_that_find_no_table_create_it_once(where: Endpoint | Path, rows: Rows) -> None:
+    barrier = threading.Barrier(4)
+
+    def write(number: int) -> None:
+        barrier.wait()
+        TableStore(where).write("samples", rows("samples", [{"capture_id": f"c{number}"}]))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert sorted(TableStore(where).scan("samples")["capture_id"].to_pylist()) == ["c0", "c1", "c2", "c3"]
 
 
 def test_two_writers_of_the_same_capture_leave_it_once(where: Endpoint | Path, dull: str) -> None:
