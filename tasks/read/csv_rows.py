@@ -39,6 +39,7 @@ class RowBlock:
     lines: IntArray
     refusals: list[Refusal] = field(default_factory=list)
     blank_lines: int = 0
+    unterminated_line: int | None = None
 
     def column(self, name: str) -> pa.Array | None:
         """Values of a field of the layout, or None where the file has no such column."""
@@ -88,12 +89,12 @@ class CsvFile:
             yield result
 
     def _read(self, header: Header, block: Block) -> RowBlock:
-        if block.unterminated:
-            self.facts["unterminated_last_line"] = block.first_line
         rows = fast_rows(header, block)
-        if rows is not None:
-            return RowBlock(header, rows, np.arange(rows.num_rows, dtype=np.int64) + block.first_line)
-        return self._read_carefully(header, block)
+        if rows is None:
+            result = self._read_carefully(header, block)
+        else:
+            result = RowBlock(header, rows, np.arange(rows.num_rows, dtype=np.int64) + block.first_line)
+        return replace(result, unterminated_line=block.first_line) if block.unterminated else result
 
     def _read_carefully(self, header: Header, block: Block) -> RowBlock:
         lines = split(block.data)
@@ -122,6 +123,8 @@ class CsvFile:
         self.facts["rows"] += block.rows.num_rows
         self.facts["refused"] += len(block.refusals)
         self.facts["blank_lines"] += block.blank_lines
+        if block.unterminated_line is not None:
+            self.facts["unterminated_last_line"] = block.unterminated_line
 
     def refuse(self, rule: str, reason: str, raw: str | None) -> None:
         """Refuse the whole file."""

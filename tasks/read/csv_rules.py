@@ -14,6 +14,8 @@ from tasks.read.csv_parse import parse
 from tasks.read.layout import FAST_TYPES, Header, Kind
 from tasks.read.lines import Block, IntArray
 
+_SECOND_NS = 1_000_000_000
+
 
 @dataclass(frozen=True)
 class Wrong:
@@ -28,7 +30,8 @@ class Wrong:
 def fast_rows(header: Header, block: Block) -> pa.Table | None:
     """Typed rows of a block in which every line is a good row, else None.
 
-    Positive exponents are left to the careful way, which knows whether the cell is a time that lost digits.
+    What may be a time that lost digits to scientific notation is left to the careful way, which sees the
+    text: a positive exponent anywhere, or a time stamp of whole seconds.
     """
     if b"+" in block.data and (b"E+" in block.data or b"e+" in block.data):
         return None
@@ -44,6 +47,8 @@ def fast_rows(header: Header, block: Block) -> pa.Table | None:
         values = parsed.column(name).combine_chunks()
         if kind.is_time:
             values = cells.ns_from_decimals(values)
+            if kind is Kind.TIMESTAMP and values is not None and _has_whole_seconds(values):
+                return None
         elif kind is Kind.TEXT and not pc.utf8_trim_whitespace(values.dictionary).equals(values.dictionary):
             values = None
         if values is None:
@@ -52,6 +57,11 @@ def fast_rows(header: Header, block: Block) -> pa.Table | None:
     if any(bool(mask.any()) for *_, mask in _broken_rules(header, columns)):
         return None
     return pa.table(columns)
+
+
+def _has_whole_seconds(times_ns: pa.Array) -> bool:
+    seconds = pc.divide(times_ns, _SECOND_NS)
+    return bool(pc.any(pc.equal(pc.multiply(seconds, _SECOND_NS), times_ns)).as_py())
 
 
 def careful_rows(header: Header, text: pa.Table) -> tuple[pa.Table, IntArray, dict[int, Wrong]]:

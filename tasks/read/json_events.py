@@ -129,7 +129,7 @@ def _rest(data: bytes, place: _Place, more: bool) -> Iterator[Batch]:
         if events is not None:
             yield _batch(events, [], place)
             return
-    tail = data.rstrip().removesuffix(b"]")
+    tail = data.rstrip().removesuffix(b"]").rstrip().removesuffix(b",")
     events, refusals, _ = _salvage(tail, place, "damaged event or end of a cut-off file", last=True)
     yield _batch(events, refusals, place)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ def categories(
     """
     rules = category_rules()
     label = pc.coalesce(op_type, name).dictionary_encode()
-    known = [_category(rules, text) for text in label.dictionary.to_pylist()]
+    known = [_category(text) for text in label.dictionary.to_pylist()]
     codes = np.array([rules.names.index(category) for category in known], dtype=np.int32)
     result = codes[label.indices.to_numpy(zero_copy_only=False)] if len(known) else np.empty(0, np.int32)
     before = result.copy()
@@ -105,6 +105,8 @@ def other_share(table: pa.Table) -> float | None:
     return float(other) / float(total)
 
 
-def _category(rules: CategoryRules, text: str) -> str:
+@lru_cache(maxsize=8192)
+def _category(text: str) -> str:
+    rules = category_rules()
     last_word = _LAUNCH_SUFFIX.sub("", text).rsplit("_", 1)[-1]
     return rules.category(text) or rules.category(last_word) or OTHER

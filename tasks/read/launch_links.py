@@ -46,30 +46,29 @@ def with_launches(kernels: pa.Table, timeline: pa.Table) -> tuple[pa.Table, dict
 
 
 def _match(kernels: pa.Table, tasks: pa.Table) -> IntArray:
-    """Row of ``tasks`` for every kernel, -1 where there is none."""
-    count = kernels.num_rows
-    none = np.full(count, -1, dtype=np.int64)
-    if not tasks.num_rows or not count:
-        return none
+    """Row of ``tasks`` for every kernel, -1 where there is none.
+
+    Tasks are sorted by name and start; the neighbours of the place where a kernel would stand are looked at.
+    """
+    best = np.full(kernels.num_rows, -1, dtype=np.int64)
+    if not tasks.num_rows:
+        return best
     names = pc.unique(tasks.column("name"))
-    code, of_task = (_codes(table.column("name"), names) for table in (kernels, tasks))
-    start, of_task_start = _integers(kernels.column("start_ns")), _integers(tasks.column("start_ns"))
-    base = int(of_task_start.min())
-    width = int(of_task_start.max()) - base + 4 * TOLERANCE_NS
-    key_of_task = of_task * width + (of_task_start - base)
-    order = np.argsort(key_of_task, kind="stable")
-    inside = (start >= base - TOLERANCE_NS) & (start - base <= width - 3 * TOLERANCE_NS) & (code >= 0)
-    wanted = np.where(inside, code * width + (start - base), -4 * TOLERANCE_NS)
-    place = np.searchsorted(key_of_task[order], wanted)
-    stream, of_task_stream = _integers(kernels.column("stream_id")), _integers(tasks.column("stream_id"))
-    best, distance = none, np.full(count, TOLERANCE_NS + 1, dtype=np.int64)
+    code, task_code = (_codes(table.column("name"), names) for table in (kernels, tasks))
+    start, task_start = (_integers(table.column("start_ns")) for table in (kernels, tasks))
+    stream, task_stream = (_integers(table.column("stream_id")) for table in (kernels, tasks))
+    ranks = np.sort(task_start)
+    key = task_code * (len(ranks) + 1) + np.searchsorted(ranks, task_start)
+    order = np.argsort(key, kind="stable")
+    place = np.searchsorted(key[order], code * (len(ranks) + 1) + np.searchsorted(ranks, start))
+    timed = kernels.column("start_ns").is_valid().to_numpy()
+    distance = np.full(kernels.num_rows, TOLERANCE_NS + 1, dtype=np.int64)
     for neighbour in (-1, 0, 1):
-        candidate = order[np.clip(place + neighbour, 0, len(order) - 1)]
-        gap = np.abs(key_of_task[candidate] - wanted)
-        other = of_task_stream[candidate]
-        same_stream = (stream < 0) | (other < 0) | (stream == other)
-        better = inside & same_stream & (gap < distance)
-        best, distance = np.where(better, candidate, best), np.where(better, gap, distance)
+        task = order[np.clip(place + neighbour, 0, len(order) - 1)]
+        gap = np.abs(task_start[task] - start)
+        same_stream = (stream < 0) | (task_stream[task] < 0) | (stream == task_stream[task])
+        better = timed & (task_code[task] == code) & same_stream & (gap < distance)
+        best, distance = np.where(better, task, best), np.where(better, gap, distance)
     return best
 
 

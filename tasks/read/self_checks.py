@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -102,7 +103,7 @@ def steps_equal_unions(file: str, steps: pa.Table, kernels: pa.Table) -> Check:
     collective = pc.or_(_communication(kernels), by_name)
     failures = []
     for row in rows:
-        mine = _of_step(kernels, row["step_id"])
+        mine = pc.and_(_equals(kernels, "step_id", row), _equals(kernels, "device_id", row))
         for column, mask in (("computing_ns", pc.invert(collective)), ("communication_ns", collective)):
             if row[column] is None:
                 continue
@@ -167,7 +168,9 @@ def _communication(kernels: pa.Table) -> pa.ChunkedArray:
     return pc.fill_null(pc.is_in(kernels.column("task_type"), value_set=pa.array(_COLLECTIVES)), False)
 
 
-def _of_step(kernels: pa.Table, step_id: int | None) -> pa.ChunkedArray:
-    if step_id is None:
+def _equals(kernels: pa.Table, column: str, step: dict[str, Any]) -> pa.ChunkedArray:
+    """Kernels of the step's value in a column; all where the step, or every kernel, has none."""
+    values = kernels.column(column)
+    if step[column] is None or values.null_count == len(values):
         return pc.is_valid(kernels.column("name"))
-    return pc.fill_null(pc.equal(kernels.column("step_id"), step_id), False)
+    return pc.fill_null(pc.equal(values, step[column]), False)

@@ -31,7 +31,11 @@ _FLAGS = pa.array([None, [NEGATIVE_LATENCY]], type=pa.list_(pa.string()))
 
 
 def read(path: Path, origin: Origin, source_file: str | None = None) -> ReadResult:
-    """Contract ``kernels`` from one timeline; ``op_type`` is null, since a timeline does not say it."""
+    """Contract ``kernels`` from one timeline, with every device task that it holds.
+
+    ``op_type`` is null, since a timeline does not say it; ``source_line`` is the order of the task, since the
+    file has no lines.
+    """
     results = list(timeline_batches(path, origin, source_file))
     table = pa.concat_tables([schema("kernels").empty_table(), *(result.table for result in results)])
     return ReadResult(table, results[-1].quarantine, results[-1].facts)
