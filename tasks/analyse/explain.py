@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from data_contracts import from_rows
-from tasks.analyse.cliffs import Cliff, find_cliffs, steps
+from tasks.analyse.cliffs import Cliff, find_cliffs
 from tasks.analyse.curves import Curves, curves
 from tasks.analyse.limits import ANALYSIS_VERSION, CliffLimits
+from tasks.analyse.steps import steps
 from tasks.analyse.tables import RunTables
 from tasks.analyse.tiling_records import Records, field_changes, observed, predicted, unit_counts
 

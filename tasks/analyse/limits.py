@@ -76,6 +76,8 @@ class CliffLimits:
     """Standard errors of the step by process values: at most 2 false steps in 2,500 with six processes."""
     neighbours: int = 2
     """Steps on either side that make the local trend; more would reach over the next tile boundary."""
+    most_neighbours: int = 4
+    """Steps on either side at most, where the nearest together are narrower than the step itself."""
     remaining: float = 0.5
     """Share of the rise that must remain at the next aligned value: step; less: comb or spike."""
     alignment: int = 16

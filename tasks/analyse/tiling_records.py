@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.analyse.cliffs import Mask
+from tasks.analyse.steps import Mask
 from tasks.analyse.tables import sql
 
 STRUCTURE = ("kernel_op_type", "tiling_key", "base_m", "base_n", "base_k", "stream_k", "aiv_aic_ratio")

@@ -10,9 +10,10 @@ import duckdb
 import numpy as np
 import pytest
 
-from tasks.analyse.cliffs import find_cliffs, measure_next
+from tasks.analyse.cliffs import find_cliffs
 from tasks.analyse.curves import Curves, curves, grouped_median
 from tasks.analyse.explain import cliff_table
+from tasks.analyse.refine import measure_next, open_gaps
 from tasks.analyse.tables import AnalysisError
 
 FILES = {
@@ -78,6 +79,23 @@ def test_a_step_inside_a_gap_is_unrefined_and_asks_for_its_ends_and_middle(make_
     (cliff,) = find_cliffs(curves(measured(make_run, axis, ideal)))
     assert (cliff.before, cliff.after, cliff.kind) == (32, 64, "unrefined")
     assert cliff.measure_next == (33, 48, 49, 63)
+
+
+def test_a_rise_in_the_last_gap_may_be_growth_so_it_is_no_cliff_but_asks_to_be_refined(make_run: Any) -> None:
+    axis = [1, 2, 4, 8, 16, 32, 64, 128]
+    tables = measured(make_run, axis, [20_000 * (1.5 if m > 64 else 1.0) for m in axis])
+    assert found(tables) == []
+    assert [values for _, values in open_gaps(curves(tables))] == [(65, 96, 97, 127)]
+    flat = measured(make_run, axis, [20_000 for _ in axis])
+    assert open_gaps(curves(flat)) == []
+
+
+def test_the_axis_of_the_grouped_experiment_shows_a_step_and_no_knee(make_run: Any) -> None:
+    axis = [1, 2, 4, 8, 16, 32, 64, 96, 127, 128, 129, 160, 192, 256]
+    for rise in (1.1, 1.3, 1.78):
+        for work in (lambda m: 15_000, lambda m: 9_000 + 40 * m, lambda m: max(15_000, 160 * m)):
+            ideal = [work(m) * (rise if m > 128 else 1.0) for m in axis]
+            assert found(measured(make_run, axis, ideal)) == [(128, 129, "step")]
 
 
 def test_a_boundary_asks_for_the_value_before_and_the_next_aligned_one() -> None:
