@@ -37,6 +37,8 @@ STALE_UPLOAD_AGE = timedelta(days=2)
 # Measured: idles at 145 MB and stays below this under load; a tighter limit costs latency.
 MEMORY_LIMIT = "400MiB"
 
+# Nothing else of the environment: AWS_* would become an identity of the server, S3_BUCKET another bucket.
+_PASSED_ON = ("PATH", "HOME", "TMPDIR")
 _WITNESS = ".tilewatch/started"
 
 _children: list[subprocess.Popen[bytes]] = []
@@ -125,17 +127,17 @@ def running(settings: Settings, files: StoreFiles, *, keep: bool) -> Endpoint:
 def halt(files: StoreFiles, patience_s: float = STOP_TIMEOUT_S) -> bool:
     """``stop`` for a caller that holds the start lock. What does not end within the patience is killed."""
     state = files.state()
-    if files.alive():
+    was_alive = files.alive()
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
+        if not files.alive():
+            break
         if not state.pid:
             raise ServiceError(f"an unknown process holds {files.data}", "Stop it, or use another home")
-        for signal_number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(state.pid, signal_number)
-            deadline = time.monotonic() + patience_s
-            while files.alive() and time.monotonic() < deadline:
-                time.sleep(0.02)
-        stopped = True
-    else:
-        stopped = False
+        deadline = time.monotonic() + patience_s
+        while files.alive() and time.monotonic() < deadline:
+            time.sleep(0.02)
     for child in [c for c in _children if c.pid == state.pid]:
         child.wait()
         _children.remove(child)
@@ -143,7 +145,7 @@ def halt(files: StoreFiles, patience_s: float = STOP_TIMEOUT_S) -> bool:
         for leftover in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
             leftover.unlink(missing_ok=True)
     _update(files, pid=0, keep=False)
-    return stopped
+    return was_alive
 
 
 def _launch(settings: Settings, files: StoreFiles, keep: bool) -> subprocess.Popen[bytes]:
@@ -171,7 +173,8 @@ def _launch(settings: Settings, files: StoreFiles, keep: bool) -> subprocess.Pop
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "GOMEMLIMIT": MEMORY_LIMIT},
+                env={name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+                | {"GOMEMLIMIT": MEMORY_LIMIT},
                 pass_fds=[lock],
                 start_new_session=True,
                 umask=0o077,

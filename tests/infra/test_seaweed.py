@@ -12,9 +12,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from infra.errors import CredentialsError, NoSpaceError, ServiceError, StoreUnreachableError
 from infra.objects import ObjectStore
@@ -32,6 +34,9 @@ with store(Settings(home=Path(sys.argv[1]))) as endpoint:
     print(endpoint.url, flush=True)
     sys.stdin.read()
 """
+
+START = """from infra.services import seaweed
+for endpoint in [seaweed.ensure_running(Settings(home=Path(sys.argv[1])))]:"""
 
 
 @pytest.fixture
@@ -70,6 +75,28 @@ def test_a_store_that_was_asked_to_stay_stays(settings: Settings) -> None:
     assert server.stop(settings) is True
     assert server.status(settings).running is False
     assert server.stop(settings) is False
+
+
+def test_a_store_started_by_one_process_is_stopped_by_another(settings: Settings) -> None:
+    starter = USER.replace("with store(Settings(home=Path(sys.argv[1]))) as endpoint:", START)
+    subprocess.run([sys.executable, "-c", starter, str(settings.home)], input="", check=True, text=True)
+    assert server.status(settings).running is True
+    assert server.stop(settings) is True
+    assert server.status(settings).running is False
+
+
+def test_the_environment_adds_neither_identities_nor_buckets(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "stray")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "stray-secret")
+    monkeypatch.setenv("S3_BUCKET", "stray-bucket")
+    with store(settings) as endpoint:
+        buckets = [bucket["Name"] for bucket in endpoint.client().list_buckets()["Buckets"]]
+        assert buckets == [endpoint.bucket]
+        stray = replace(endpoint, access_key=SecretStr("stray"), secret_key=SecretStr("stray-secret"))
+        with pytest.raises(CredentialsError):
+            ObjectStore(stray).check()
 
 
 def test_the_last_of_several_processes_stops_the_store(settings: Settings) -> None:
@@ -127,7 +154,7 @@ def test_two_stores_run_side_by_side_and_know_nothing_of_each_other(tmp_path: Pa
         ObjectStore(two).put_new("a", b"2")
         assert (ObjectStore(one).get("a"), ObjectStore(two).get("a")) == (b"1", b"2")
         with pytest.raises(CredentialsError):
-            ObjectStore(type(one)(two.url, two.bucket, one.access_key, one.secret_key)).check()
+            ObjectStore(replace(one, url=two.url)).check()
 
 
 def test_ports_taken_meanwhile_are_replaced_by_others(settings: Settings) -> None:
