@@ -17,7 +17,7 @@ from tasks.analyse.control import Control, control, control_table
 from tasks.analyse.identity import Identity, changed_components, identity
 from tasks.analyse.keys import check_names
 from tasks.analyse.limits import ANALYSIS_VERSION, ComparisonLimits, ControlLimits, limits_hash
-from tasks.analyse.pairing import SHAPE, Side, as_pairs, pair, side
+from tasks.analyse.pairing import SHAPE, as_pairs, pair, side
 from tasks.analyse.process_values import Floats
 from tasks.analyse.tables import AnalysisError, RunTables, join
 from tasks.analyse.verdicts import Judged, Pairs, judge
@@ -59,8 +59,7 @@ def compare_builds(
     Anything in the build identity may differ; every other difference refuses the pair (verdict UNDECIDED,
     ``refused`` names it) unless overridden. Points that one side lacks are MISSING. ``second_lease`` holds
     the candidate measured again (with the baseline too where its build is among the runs) and fills
-    ``confirmed``.
-    Raises AnalysisError where a side mixes builds or an override is no key.
+    ``confirmed``. Raises AnalysisError where a side mixes builds or an override is no key.
     """
     request = Request(
         baseline, candidate_name, limits or ComparisonLimits(), ControlLimits(), tuple(overrides), history,
@@ -106,9 +105,10 @@ def _compare(
 ) -> pa.Table:
     check_names(request.overrides, "overrides")
     identities = identity(base, request.baseline), identity(candidate, request.candidate)
-    sides: tuple[Side, Side] = (side(base), side(candidate) if candidate is not base else side(base))
+    base_side = side(base)
     rows = pair(
-        *sides,
+        base_side,
+        base_side if candidate is base else side(candidate),
         arms=arms,
         history=request.history,
         declared=declared,

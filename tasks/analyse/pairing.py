@@ -66,7 +66,8 @@ def pair(
     overrides: Sequence[str] = (),
     check_format: bool = False,
 ) -> pa.Table:
-    """One row per point on either side, sorted; with ``arms`` the base arm against the candidate arm.
+    """One row per point on either side, sorted; with ``arms`` (of the same tables) the base arm against the
+    candidate arm, in the experiments that have both.
 
     Adds to SHAPE: ``b_``/``c_`` statistics, ``refused`` (keys that differ, except ``declared`` ones and
     ``overrides``; with ``check_format`` also a weight format not proved to be the requested one),
@@ -80,14 +81,14 @@ def pair(
     }
     prepared = moderated(history if history is not None else HISTORY_SCHEMA.empty_table())
     slot = "''" if by_arm else "arm"
-    chosen = {p: f"WHERE arm = '{_quoted(names[p])}'" if by_arm else "" for p in ("b", "c")}
+    chosen = {"b": _only_arm(names["b"], names["c"]), "c": _only_arm(names["c"], names["b"])} if arms else {}
     refusal = named_differences([k for k in OVERRIDABLE if k not in {*declared, *overrides}])
     if check_format and "weight_format" not in overrides:
         refusal += [FORMAT_UNPROVED.format(p=p) for p in ("bp", "cp")]
     query = _PAIR.format(
         slot=slot,
-        base_arms=chosen["b"],
-        candidate_arms=chosen["c"],
+        base_arms=chosen.get("b", ""),
+        candidate_arms=chosen.get("c", ""),
         shape=", ".join(f"coalesce(cs.{n}, bs.{n}) AS {n}" for n in SHAPE),
         base_arm=_arm(names.get("b")),
         candidate_arm=_arm(names.get("c")),
@@ -117,6 +118,12 @@ def as_pairs(rows: pa.Table) -> Pairs:
         degrees=floats("degrees"),
         excluded=excluded.to_numpy(),
     )
+
+
+def _only_arm(name: str, other: str) -> str:
+    """SQL condition: rows of arm ``name`` in experiments that also have ``other``."""
+    both = f"SELECT experiment FROM c_keys WHERE arm = '{_quoted(other)}'"
+    return f"WHERE arm = '{_quoted(name)}' AND experiment IN ({both})"
 
 
 def _arm(name: str | None) -> str:
@@ -177,7 +184,7 @@ SELECT p.experiment, {base_arm} AS base_arm, {candidate_arm} AS candidate_arm, p
                  ELSE coalesce(cp.status_reason, ct.null_reason, 'no kept sample') END END), '') AS missing,
     CASE WHEN bt.null_reason = ct.null_reason AND bv.processes IS NULL AND cv.processes IS NULL
          THEN ct.null_reason END AS nothing_to_time,
-    coalesce(bt.leases IS DISTINCT FROM ct.leases, false) AS between,
+    coalesce(bt.leases <> ct.leases, false) AS between,
     greatest(coalesce(bh.spread, bg.spread), coalesce(ch.spread, cg.spread)) AS spread,
     least(coalesce(bh.degrees, bg.degrees), coalesce(ch.degrees, cg.degrees)) AS degrees
 FROM p

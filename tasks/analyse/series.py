@@ -24,13 +24,14 @@ WITH marked AS (
     SELECT *, lag(environment) OVER series IS DISTINCT FROM environment AS begins,
            row_number() OVER series - 1 AS position
     FROM history
-    WINDOW series AS (PARTITION BY agent, experiment, arm, point_id ORDER BY started_ns, run_id)
+    WINDOW series AS (PARTITION BY agent, evidence, experiment, arm, point_id ORDER BY started_ns, run_id)
 )
 SELECT m.*, sum(begins::INT) OVER (
-           PARTITION BY m.agent, m.experiment, m.arm, m.point_id ORDER BY m.position) - 1 AS segment,
+           PARTITION BY m.agent, m.evidence, m.experiment, m.arm, m.point_id ORDER BY m.position
+       ) - 1 AS segment,
        s.spread, s.degrees
 FROM marked m LEFT JOIN spreads s USING (device, method_hash, experiment, arm, point_id)
-ORDER BY m.agent, m.experiment, m.arm, m.point_id, m.position
+ORDER BY m.agent, m.evidence, m.experiment, m.arm, m.point_id, m.position
 """
 
 

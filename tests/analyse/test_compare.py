@@ -268,6 +268,14 @@ def test_arms_of_one_build_differ_only_in_their_declared_fields(make_run: Any) -
     )
 
 
+def test_an_experiment_that_has_only_one_of_the_arms_is_left_out(make_run: Any) -> None:
+    both = _arms(make_run, {"weight_format": "ND", "weight_format_requested": "ND"})
+    tables = join([both, make_run(noise(3, 5, 4), arm="nz", experiment="grouped_matmul")])
+    declared = ["weight_format", "weight_format_requested"]
+    table = compare_arms(tables, "nz", "nd", declared=declared, baseline="cann-9.0")
+    assert set(table["experiment"].to_pylist()) == {"quant_matmul"}
+
+
 def test_without_the_proof_of_the_format_there_is_no_ratio(make_run: Any) -> None:
     declared = ["weight_format", "weight_format_requested"]
     tables = _arms(make_run, {"weight_format": None, "weight_format_requested": "ND"})

@@ -140,6 +140,15 @@ def test_an_environment_event_starts_a_segment_and_hides_no_step_behind_it() -> 
     assert table["reference_ns"][30].as_py() is None
 
 
+def test_simulated_and_measured_values_are_never_one_series() -> None:
+    rows = pa.concat_tables([history(noisy(10, 1)), history(1.5 * noisy(10, 2)).set_column(
+        0, "evidence", pa.array(["simulated"] * 10)
+    )])  # fmt: skip
+    table = series_table(rows)
+    assert events(table) == []
+    assert Counter(table["position"].to_pylist()) == {i: 2 for i in range(10)}
+
+
 def test_a_short_series_without_history_says_that_the_spread_is_unknown() -> None:
     table = series_table(history([20_000, 21_000, 30_000]))
     assert events(table) == [(2, "fence")]
