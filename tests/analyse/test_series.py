@@ -146,7 +146,7 @@ def test_simulated_and_measured_values_are_never_one_series() -> None:
     )])  # fmt: skip
     table = series_table(rows)
     assert events(table) == []
-    assert Counter(table["position"].to_pylist()) == {i: 2 for i in range(10)}
+    assert Counter(table["position"].to_pylist()) == dict.fromkeys(range(10), 2)
 
 
 def test_a_short_series_without_history_says_that_the_spread_is_unknown() -> None:
