@@ -254,7 +254,7 @@ def _show(found: list[Interval], axis: str, title: str, as_json: bool, as_csv: b
         for branch, rule in {i.record.branch: i.record.rule for i in found}.items():
             out.print(f"{branch}: {rule}", markup=False)
         for reason in {i.record.unknown_reason for i in found} - {None}:
-            out.print(f"unknown: {reason}", markup=False)
+            out.print(f"not decided by shape: {reason}", markup=False)
 
 
 def _short(differs: tuple[str, ...]) -> str:

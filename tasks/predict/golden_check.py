@@ -139,7 +139,7 @@ def _check_group(result: FileResult, group: Sequence[Case]) -> None:
         _refused(result, first, error)
         return
     owners = [case for case in group for _ in case.ms]
-    known = np.array([decisions.outcomes[o].unknown_reason is None for o in decisions.outcome])
+    known = np.broadcast_to(decisions.columns["tiling_key"] != UNSET, decisions.outcome.shape)
     for index in np.flatnonzero(~known):
         outcome = decisions.outcomes[decisions.outcome[index]]
         result.left_out[owners[index].line] = f"unknown ({outcome.branch}): {outcome.unknown_reason}"

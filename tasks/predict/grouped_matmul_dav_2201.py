@@ -35,7 +35,7 @@ KEY = KeyLayout(
 TYPE_CODE = {"float16": 1, "int8": 2, "int32": 3, "bfloat16": 27}
 SCALE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "int32": 4, "uint64": 8}
 
-_ASSUMED = "host text {code} assumed for this CANN release"
+_ASSUMED = "host text {code} is assumed for this CANN release; its ops-transformer decides"
 RULES = (
     (
         "dense",
@@ -85,7 +85,7 @@ def tile(call: GroupedMatmulCall, at: Points, platform: Platform, cann: CannVers
         },
         fields=tiling | _unified_buffer(call, first, platform, fixed),
         outcome=ints(np.select([fixed, pre, tuned], [FIXED_AXIS, PRE_TILING, TUNED], DENSE)),
-        outcomes=tuple(Outcome(name, f"{rule}; {_ASSUMED.format(code=code)}") for name, rule in RULES),
+        outcomes=tuple(Outcome(name, rule, None, _ASSUMED.format(code=code)) for name, rule in RULES),
         compared=tiling,
     )
 

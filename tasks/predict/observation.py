@@ -51,7 +51,7 @@ WITH seen AS (
     FROM observed WHERE point_id IS NOT NULL AND {type} IS NOT NULL
 ), joined AS (
     SELECT p.experiment, p.arm, p.point_id, s.operator, s.evidence, p.rule, p AS mine, s AS theirs
-    FROM (SELECT *, {predicted_operator} AS operator FROM predicted WHERE unknown_reason IS NULL) p
+    FROM (SELECT *, {predicted_operator} AS operator FROM predicted WHERE tiling_key IS NOT NULL) p
     JOIN seen s USING (experiment, arm, point_id, operator)
 ), typed AS ({typed}
 ), tiling_data AS (
@@ -86,7 +86,7 @@ def compare(predicted: pa.Table, observed: pa.Table) -> Agreement:
 
     ``predicted`` is the table of point_predictions. ``observed`` is ``tilings``, or ``alignments`` (whose
     operator type is ``kernel_op_type``). Equal records of a point count once; a field that is null on
-    either side is not compared, and a prediction that says unknown is not either.
+    either side is not compared, and a prediction without a key (unknown) is not either.
     """
     type_column = "op_type" if "op_type" in observed.column_names else "kernel_op_type"
     shared = [name for name in FIELDS if name in observed.column_names]

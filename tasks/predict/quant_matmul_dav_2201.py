@@ -30,11 +30,11 @@ SCALE_BYTES = {"bfloat16": 2, "float32": 4}
 GENEROUS_BIAS_BYTES = 16
 TYPE_CODE = {None: 3, "int32": 3, "bfloat16": 27, "float32": 0}
 
-_BANKS = "; a runtime_kb or AOE tuning bank on the host, or a closed whitelist, can override it"
+_BANKS = "a runtime_kb or AOE tuning bank, or a closed whitelist, may override it; the tiling log decides"
 OUTCOMES = (
-    Outcome("tbe", "TBE template: block search, more rows than one base block a core" + _BANKS),
-    Outcome("tbe_optimised", "TBE template: block search, rows fit one base block" + _BANKS),
-    Outcome("tbe_decode", "TBE template: block search, small-M decode rule (K, N multiples of 64)" + _BANKS),
+    Outcome("tbe", "TBE template: block search, more rows than one base block a core", None, _BANKS),
+    Outcome("tbe_optimised", "TBE template: block search, the rows fit one base block", None, _BANKS),
+    Outcome("tbe_decode", "TBE template: block search, then the small-M decode rule", None, _BANKS),
     Outcome(
         "basic",
         "Basic template: cube cores are neither 20 nor 24, or few rows with 13000 ≤ K ≤ 18944 on 910B",

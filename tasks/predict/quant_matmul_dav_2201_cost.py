@@ -22,7 +22,11 @@ L2_BYTES_PER_CYCLE = 2550
 
 @dataclass(frozen=True)
 class _Core:
-    """One core's share at P points; sides are (A, B). ``near``: no later part of the model shifts along K."""
+    """One core's share at P points, sides as (A, B).
+
+    ``sharing``: cores that read the same part. ``shifted``: cores start at different places along K.
+    ``inward``: patches are whole fractals, so blocks are counted as whole tiles.
+    """
 
     patch: tuple[IntArray, IntArray]
     tile: tuple[IntArray, IntArray]
@@ -65,7 +69,7 @@ def _core(at: Problem, found: Result) -> _Core:
     k_a, k_b = found.k_a_l1 >= at.k_fractals, found.k_b_l1 >= at.k_fractals
     full_a = held_whole(at.m_fractals, parts_m, found.m_l0) & k_a
     full_b = held_whole(at.n_fractals, parts_n, found.n_l0) & k_b
-    once_a = (full_a & full_b) | (full_a & ~full_b) | (~full_a & ~full_b & k_a)
+    once_a = full_a | (~full_b & k_a)
     once_b = full_b | (full_a & k_b) | (~full_a & ~full_b & ~k_a & k_b)
     l1_repeats = (where(once_a, 1, l0_repeats[0]), where(once_b, 1, l0_repeats[1]))
     patch = (ceil_div(at.m, parts_m), ceil_div(at.n, parts_n))

@@ -33,12 +33,12 @@ REMEMBERED_PROBLEMS = 64
 
 def search(at: Problem) -> Result:
     """The winning tile at every point. The last few problems are remembered: versions share them."""
-    key = at.identity
-    if key not in _REMEMBERED:
-        _REMEMBERED[key] = _search(at)
+    found = _REMEMBERED.get(at.identity)
+    if found is None:
+        found = _REMEMBERED[at.identity] = _search(at)
         if len(_REMEMBERED) > REMEMBERED_PROBLEMS:
             _REMEMBERED.popitem(last=False)
-    return _REMEMBERED[key]
+    return found
 
 
 def _search(at: Problem) -> Result:

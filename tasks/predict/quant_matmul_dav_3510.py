@@ -28,13 +28,16 @@ TYPE_CODE = {None: 3, "int32": 3, "bfloat16": 27, "float32": 0}
 BYTES = {"bfloat16": 2, "float32": 4, "int32": 4}
 L1_HALF_L0 = 32768
 
+_DEVKIT = "an asc-devkit older than 9.1.0 has no Tensor API and takes mix_asw; its version decides"
 OUTCOMES = (
     Outcome(
         "mix_asw", "ND weight, or NZ without the Tensor API: adaptive sliding window; StreamK unreachable"
     ),
     Outcome("mix_asw_full_load_a", "as mix_asw, and a row block of A stays in L1 for the whole of K"),
-    Outcome("mix_basic_api", "NZ weight and Tensor API: scored base block; StreamK unreachable"),
-    Outcome("mix_basic_api_full_load_a", "as mix_basic_api, and a row block of A stays in L1"),
+    Outcome(
+        "mix_basic_api", "NZ weight and Tensor API: scored base block; StreamK unreachable", None, _DEVKIT
+    ),
+    Outcome("mix_basic_api_full_load_a", "as mix_basic_api, a row block of A stays in L1", None, _DEVKIT),
 )
 MIX_ASW_CONSTANTS = {
     **dict.fromkeys((f"batch{matrix}{axis}" for matrix in "ABC" for axis in ("", "1", "2", "3", "4")), 1),

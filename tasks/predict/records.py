@@ -22,7 +22,10 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """One way a branch can end: its name, the rule in words, and what would decide where shape cannot."""
+    """One way a branch can end: its name, the rule in words, and what would decide where shape cannot.
+
+    With an ``unknown_reason`` the values may still be there: then they hold unless that decides otherwise.
+    """
 
     branch: str
     rule: str

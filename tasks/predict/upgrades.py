@@ -61,7 +61,7 @@ def changes(
     for index in range(len(at)):
         first, second = record(name, old, index), record(name, new, index)
         shape = int(at.m[index]), int(at.k[index]), int(at.n[index]) or None
-        unknown = first.unknown_reason or second.unknown_reason
+        unknown = first.tiling_key is None or second.tiling_key is None
         # Against an unknown tiling only the branch can be said to change.
         for field in ("branch",) if unknown else FIELDS:
             was, now = getattr(first, field), getattr(second, field)

@@ -40,7 +40,8 @@ def test_a_wrong_value_is_found_with_line_field_and_both_values(tmp_path: Path) 
 def test_json_lines_are_read_like_csv(tmp_path: Path) -> None:
     row = {
         "op": "QuantBatchMatmulV3", "soc": "Ascend910_93", "npu_arch": 2201,
-        "cann_source": "master e5c3fa932", "platform": {"cube_core_cnt": 24, "vector_core_cnt": 48}, "M": 95, "K": 4096, "N": 1024,
+        "cann_source": "master e5c3fa932",
+        "platform": {"cube_core_cnt": 24, "vector_core_cnt": 48}, "M": 95, "K": 4096, "N": 1024,
         "weight_format": "NZ", "transpose_x2": False,
         "predicted": {"tiling_key": "24", "block_dim": 8, "tiling_data": {"matmulTiling": {"baseM": 96}}},
     }  # fmt: skip

@@ -32,7 +32,8 @@ def seen(predicted: pa.Table, **changes: Any) -> list[dict[str, Any]]:
     return [
         {
             "capture_id": "c" * 32, "run_id": "r", "build": "b", "build_id": "i",
-            "experiment": row["experiment"], "arm": row["arm"], "point_id": row["point_id"], "tiling_index": index, "evidence": "measured",
+            "experiment": row["experiment"], "arm": row["arm"], "point_id": row["point_id"],
+            "tiling_index": index, "evidence": "measured",
             "op_type": row["op_type"], "tiling_key": row["tiling_key"], "key_source": "tiling_log",
             "block_dim": row["block_dim"], "base_m": row["base_m"], "fields": dict(row["fields"]), "pid": 1,
             "source_file": "plog", "source_line": index + 1, **changes,
