@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 from prefect import flow, task
 from prefect.artifacts import create_link_artifact, create_table_artifact
-from prefect.cache_policies import NO_CACHE
 
 from flows.requests import CompareRequest
+from flows.retries import SAFE_TO_REPEAT
 from infra.archive import open_archive
 from infra.pipeline.compare import Compared, compare_archived
 from infra.settings import load_settings
@@ -34,7 +34,7 @@ def compare(request: CompareRequest) -> Comparison:
     return Comparison(done.rows, done.published.address, done.published.created, done.report)
 
 
-@task(name="judge and publish", retries=2, retry_delay_seconds=[2, 10], cache_policy=NO_CACHE)
+@task(name="judge and publish", **SAFE_TO_REPEAT)
 def judged(request: CompareRequest) -> Compared:
     """Compare, validate, store and publish; safe to repeat, so it is retried."""
     settings = load_settings()

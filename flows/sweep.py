@@ -9,12 +9,13 @@ from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
 from flows.requests import SweepRequest
+from flows.retries import SAFE_TO_REPEAT
 from infra import progress, spool
 from infra.archive import open_archive
 from infra.lease import Lease, leased
 from infra.pipeline.archive import archive_run
 from infra.pipeline.measure import Batch, batches, measure_batch
-from infra.pipeline.prepare import SweepOptions, prepare
+from infra.pipeline.prepare import SweepOptions, plans, prepare
 from infra.pipeline.report import SweepReport, report_run
 from infra.pipeline.tabulate import Tabulated, tabulate_run
 from infra.settings import load_settings
@@ -25,7 +26,7 @@ EXPERIMENTS = Path(__file__).parent / "experiments"
 Captures = dict[str, list[tuple[Path, str]]]
 
 
-@flow(name="sweep", flow_run_name="sweep {request.experiments} {request.preset}", retries=0)
+@flow(name="sweep", flow_run_name="sweep {request.experiments} {request.preset}")
 def sweep(request: SweepRequest) -> SweepReport:
     """Measure experiments on one device, archive the captures, store the tables and publish a report."""
     settings = load_settings()
@@ -42,13 +43,25 @@ def sweep(request: SweepRequest) -> SweepReport:
     return report
 
 
+def check(request: SweepRequest) -> None:
+    """Refuse, before any server or device is touched, a request that cannot be planned or resumed."""
+    if request.resume is not None:
+        spool.find(load_settings(), request.resume)
+    else:
+        plans(options(request), load_experiments(EXPERIMENTS), seed=1)
+
+
+def options(request: SweepRequest) -> SweepOptions:
+    """The request as the pipeline takes it."""
+    return SweepOptions(**request.model_dump(exclude={"resume"}))
+
+
 @task(name="start", cache_policy=NO_CACHE)
 def start(request: SweepRequest) -> str:
     """Describe device and build, plan every experiment, and give the run its id."""
     settings = load_settings()
-    options = SweepOptions(**request.model_dump(exclude={"resume"}))
     with open_archive(settings) as archive:
-        return prepare(settings, archive, options, load_experiments(EXPERIMENTS)).document.run_id
+        return prepare(settings, archive, options(request), load_experiments(EXPERIMENTS)).document.run_id
 
 
 @task(name="measure", task_run_name="measure {batch.experiment} block {batch.block}", cache_policy=NO_CACHE)
@@ -57,7 +70,7 @@ def measure(folder: RunFolder, batch: Batch, lease: Lease) -> int:
     return sum(o.status == "complete" for o in measure_batch(load_settings(), folder, batch, lease))
 
 
-@task(name="archive", retries=3, retry_delay_seconds=[1, 5, 20], cache_policy=NO_CACHE)
+@task(name="archive", **SAFE_TO_REPEAT)
 def archived(folder: RunFolder) -> Captures:
     """Store every capture; safe to repeat, so it is retried."""
     with open_archive(load_settings()) as archive:
@@ -65,7 +78,7 @@ def archived(folder: RunFolder) -> Captures:
     return {letter: [(path, ref.prefix) for path, ref in refs] for letter, refs in stored.items()}
 
 
-@task(name="tabulate", retries=2, retry_delay_seconds=[2, 10], cache_policy=NO_CACHE)
+@task(name="tabulate", **SAFE_TO_REPEAT)
 def tabulated(folder: RunFolder, captures: Captures) -> Tabulated:
     """Read, align, validate and store the tables; safe to repeat, so it is retried."""
     settings = load_settings()
@@ -73,7 +86,7 @@ def tabulated(folder: RunFolder, captures: Captures) -> Tabulated:
         return tabulate_run(settings, archive, folder.document, captures)
 
 
-@task(name="publish", retries=2, retry_delay_seconds=[2, 10], cache_policy=NO_CACHE)
+@task(name="publish", **SAFE_TO_REPEAT)
 def publish(tables: Tabulated) -> SweepReport:
     """Analyse the run and publish its report."""
     settings = load_settings()

@@ -27,15 +27,17 @@ ALWAYS: dict[str, str] = {
 
 EPHEMERAL: dict[str, str] = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "90",
-    "PREFECT_LOGGING_LEVEL": "WARNING",
     "PREFECT_LOGGING_TO_API_ENABLED": "false",
 }
 """Added where no server is configured and the flow runs on Prefect's ephemeral API."""
 
+COMMAND_LINE: dict[str, str] = {"PREFECT_LOGGING_LEVEL": "CRITICAL"}
+"""Added at a prompt: a failure is told once, by us; Prefect would log it with a traceback first."""
+
 
 def apply(home: Path) -> None:
-    """Put the settings into the environment; Prefect keeps its database under ``home/prefect``."""
-    for name, value in ALWAYS.items():
+    """Prepare this process to run a flow from the command line; Prefect's database is ``home/prefect``."""
+    for name, value in {**ALWAYS, **COMMAND_LINE}.items():
         os.environ.setdefault(name, value)
     folder = home / "prefect"
     folder.mkdir(parents=True, exist_ok=True)  # Prefect creates one level only

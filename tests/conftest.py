@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
 from infra.objects import Endpoint, ObjectStore
+from infra.prefect_settings import ALWAYS
 from infra.services import store
+from infra.services.ports import free_ports
 from infra.settings import Settings
 
 REPOSITORY = Path(__file__).parent.parent
@@ -56,3 +63,45 @@ def new_bucket(seaweed: Endpoint) -> Callable[[], Endpoint]:
 def object_store(new_bucket: Callable[[], Endpoint]) -> ObjectStore:
     """An empty object store."""
     return ObjectStore(new_bucket())
+
+
+@pytest.fixture(scope="session")
+def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of the API of a real Prefect server on a free loopback port."""
+    folder = tmp_path_factory.mktemp("prefect")
+    (port,) = free_ports(1)
+    environment = {
+        **os.environ,
+        **ALWAYS,
+        "PREFECT_HOME": str(folder),
+        "PREFECT_SERVER_API_PORT": str(port),
+    }
+    log = (folder / "server.log").open("wb")
+    server = subprocess.Popen(
+        [str(Path(sys.executable).with_name("prefect")), "server", "start"],
+        env=environment,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    url = f"http://127.0.0.1:{port}/api"
+    try:
+        _wait_until_healthy(f"{url}/health", server)
+        yield url
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(30)
+        log.close()
+
+
+def _wait_until_healthy(address: str, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        assert server.poll() is None, "the Prefect server ended"
+        try:
+            if httpx.get(address, timeout=2).is_success:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.3)
+    raise AssertionError(f"no Prefect server at {address}")

@@ -19,9 +19,14 @@ from infra.errors import (
     StoreUnreachableError,
     TilewatchError,
 )
+from tasks.analyse.tables import AnalysisError
+from tasks.collect.manifest import CaptureError
+from tasks.measure.run import MeasureError
 from tasks.plan.experiment import ExperimentError
 from tasks.plan.plan import PlanError
 from tasks.plan.run_document import RunDocumentError
+from tasks.publish.address import PublishError
+from tasks.validate.run import ValidationError
 
 OK = 0
 FAILED = 1
@@ -38,7 +43,14 @@ MEANINGS = {
 }
 
 _USAGE_ERRORS = (SettingsError, QueryError, ExperimentError, PlanError)
-_ENVIRONMENT_ERRORS = (StoreUnreachableError, CredentialsError, BucketError, NoSpaceError, ServiceError)
+_ENVIRONMENT_ERRORS = (
+    StoreUnreachableError, CredentialsError, BucketError, NoSpaceError, ServiceError, MeasureError,
+)  # fmt: skip
+_WORK_ERRORS = (
+    TilewatchError, RunDocumentError, ContractError, AnalysisError, CaptureError, PublishError,
+    ValidationError,
+)  # fmt: skip
+_EXPECTED = (*_USAGE_ERRORS, *_ENVIRONMENT_ERRORS, *_WORK_ERRORS)
 
 
 @contextmanager
@@ -46,11 +58,8 @@ def told() -> Iterator[None]:
     """Run a verb; an expected error becomes one message on stderr and its exit code."""
     try:
         yield
-    except (ExperimentError, PlanError, RunDocumentError, ContractError) as error:
-        complain(str(error))
-        raise typer.Exit(USAGE) from None
-    except TilewatchError as error:
-        complain(str(error), error.hint)
+    except _EXPECTED as error:
+        complain(str(error), getattr(error, "hint", ""))
         raise typer.Exit(code_of(error)) from None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -46,7 +47,7 @@ def show_table(table: pa.Table, *, title: str = "", as_json: bool = False, as_cs
 
 def to_json(table: pa.Table) -> str:
     """All rows as a JSON list of objects; integers stay exact."""
-    body = orjson.dumps(_plain(table), option=orjson.OPT_INDENT_2, default=str)
+    body = orjson.dumps(_plain(table), option=orjson.OPT_INDENT_2, default=_json_value)
     return body.decode() + "\n"
 
 
@@ -81,6 +82,13 @@ def text(value: Any) -> str:
         return ", ".join(f"{k}={text(v)}" for k, v in value.items())
     if isinstance(value, list):
         return "[" + ", ".join(text(v) for v in value) + "]"
+    return str(value)
+
+
+def _json_value(value: Any) -> Any:
+    """What JSON has no type for: DuckDB's exact sums become numbers, dates become text."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
     return str(value)
 
 

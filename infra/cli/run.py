@@ -61,7 +61,7 @@ def run(
         prefect_settings.apply(settings.home)
         before = set(spool.runs(settings))
         from flows.requests import SweepRequest
-        from flows.sweep import sweep
+        from flows.sweep import check, sweep
 
         request = SweepRequest(
             experiments=tuple(experiments or ("A", "B", "C", "D")),
@@ -76,6 +76,7 @@ def run(
             arm=arm,
             command=shlex.join(["tilewatch", *sys.argv[1:]]),
         )
+        check(request)
         try:
             with shown():
                 report = sweep(request)

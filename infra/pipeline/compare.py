@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from infra.archive import Archive
 from infra.errors import TilewatchError
-from infra.pipeline.report import publish_pages, software
+from infra.pipeline.report import keep_pages, software
 from infra.settings import Settings
 from tasks.analyse.compare import compare_builds
 from tasks.analyse.spread import between_lease_spread
@@ -140,7 +140,8 @@ def _published(
     archive.tables.write("comparisons", published.comparison)
     archive.tables.write("quarantine", validated.quarantine)
     archive.tables.write("checks", validated.checks)
-    folder = publish_pages(settings, archive, published.address, pages)
+    shown = {name: archive.objects.get(f"{published.address}/{name}").decode() for name in pages}
+    folder = keep_pages(settings, published.address, shown)
     return Compared(published.comparison, published, folder / "report.html")
 
 

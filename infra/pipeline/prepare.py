@@ -49,11 +49,9 @@ def prepare(
     Raises PlanError for an unknown experiment, BuildLabelError where the label names another build in the
     archive, MeasureError where the measuring interpreter cannot measure.
     """
-    if options.agent not in BUILT_AGENTS:
-        raise PlanError(f"agent {options.agent} is not built yet; built: {', '.join(BUILT_AGENTS)}")
     settings.prepare()
     seed = options.seed or time.time_ns() % 1_000_000_007
-    plans = _plans(options, known, seed)
+    planned = plans(options, known, seed)
     description = describe(str(settings.measure_python), options.agent)
     label = options.build or _label(options.agent, description)
     _refuse_taken_label(archive, label, description.build_id)
@@ -74,12 +72,15 @@ def prepare(
         device_class=description.device_class,
         method=method,
         method_hash=method_hash(method),
-        plans=plans,
+        plans=planned,
     )
     return spool.create(settings, document)
 
 
-def _plans(options: SweepOptions, known: Mapping[str, Experiment], seed: int) -> dict[str, Plan]:
+def plans(options: SweepOptions, known: Mapping[str, Experiment], seed: int) -> dict[str, Plan]:
+    """The plan of every experiment asked for, by letter. Raises PlanError or ExperimentError."""
+    if options.agent not in BUILT_AGENTS:
+        raise PlanError(f"agent {options.agent} is not built yet; built: {', '.join(BUILT_AGENTS)}")
     if unknown := [letter for letter in options.experiments if letter not in known]:
         raise PlanError(f"no experiment {', '.join(unknown)}; known: {', '.join(known)}")
     request = Request(

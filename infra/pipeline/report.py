@@ -72,11 +72,17 @@ def report_archived(settings: Settings, archive: Archive, run_id: str, to: Path 
 
 
 def publish_pages(settings: Settings, archive: Archive, address: str, pages: dict[str, str]) -> Path:
-    """Keep ``pages`` under ``reports/<address>`` on this host and in the object store; returns the folder."""
+    """Keep ``pages`` under ``reports/<address>`` in the object store and on this host; returns the folder."""
+    for name, page in pages.items():
+        archive.objects.replace(f"{REPORTS}/{address}/{name}", page.encode())
+    return keep_pages(settings, address, pages)
+
+
+def keep_pages(settings: Settings, address: str, pages: dict[str, str]) -> Path:
+    """Keep ``pages`` under ``reports/<address>`` on this host, to be opened there; returns the folder."""
     folder = settings.home / REPORTS / address
     folder.mkdir(parents=True, exist_ok=True)
     for name, page in pages.items():
-        archive.objects.replace(f"{REPORTS}/{address}/{name}", page.encode())
         part = folder / f".{name}.part"
         part.write_text(page, encoding="utf-8")
         part.replace(folder / name)
