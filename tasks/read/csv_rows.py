@@ -7,6 +7,7 @@ give the same values for the same row.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,6 +26,7 @@ from tasks.read.lines import Block, IntArray, blank, blocks, split, unreadable
 from tasks.read.quarantine import Refusal
 
 _PROBE_LINES = 200
+_THREADS = min(4, os.cpu_count() or 1)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -131,7 +133,7 @@ class CsvFile:
         self.refusals.append(Refusal(self.source_file, None, rule, reason, raw_text=raw))
 
 
-def ahead(items: Iterator[T], work: Callable[[T], R], threads: int = 2) -> Iterator[R]:
+def ahead(items: Iterator[T], work: Callable[[T], R], threads: int = _THREADS) -> Iterator[R]:
     """Results of ``work`` in order, the next ones made by other threads while this one is being used."""
     with ThreadPoolExecutor(max_workers=threads) as pool:
         pending: deque[Future[R]] = deque()

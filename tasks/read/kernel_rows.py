@@ -110,7 +110,7 @@ def _kernels(block: RowBlock, constants: Constants, first_index: int) -> pa.Tabl
     columns["category"] = categories(op_type, columns["name"], *(last_dims[name] for name in _SHAPES))
     columns |= _blocks(block, task_type)
     columns["metrics"] = _metrics(block, columns.get("task_type"))
-    if "start_ns" in columns:
+    if "start_ns" in columns and columns["start_ns"].null_count:
         columns["flags"] = _FLAGS.take(columns["start_ns"].is_null().cast(pa.int8()))
     spec = schema("kernels")
     arrays = [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in spec]
