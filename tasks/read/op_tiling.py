@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -74,16 +73,20 @@ class OpTiling:
         if named is None:
             raw = ",".join(map(str, self.words))
             return {**self.fields, "tiling_data": raw, "tiling_data_bytes": str(self.size_bytes)}, None
-        return self.fields | dict(named), self.size_bytes
+        return {**self.fields, **named}, self.size_bytes
 
 
 class WaitingTilings:
-    """Tilings of one process that no launch has claimed yet."""
+    """Tilings of one process that no launch has claimed yet.
+
+    Most are claimed at once by their own thread, so the other indexes are filled only when they are asked.
+    """
 
     def __init__(self) -> None:
         self._by_thread: dict[int | None, deque[OpTiling]] = {}
+        self._fresh: list[OpTiling] = []
         self._by_sequence: dict[str, deque[OpTiling]] = {}
-        self._by_key: dict[tuple[str | None, str | None], deque[OpTiling]] = {}
+        self._by_type: dict[str | None, deque[OpTiling]] = {}
         self._all: deque[OpTiling] = deque()
         self._sequence: dict[int | None, str] = {}
 
@@ -101,7 +104,6 @@ class WaitingTilings:
             tiling = self._add(source_file, number, line, op_type)
         tiling.tiling_key, tiling.size_bytes = found[1], int(found[2])
         tiling.words = list(words)
-        self._by_key.setdefault((op_type, tiling.tiling_key), deque()).append(tiling)
         return True
 
     def add_chunk(self, line: LogLine) -> bool:
@@ -135,7 +137,6 @@ class WaitingTilings:
         other = tiling is None or tiling.size_bytes is not None or tiling.claimed or tiling.op_type != op_type
         if tiling is None or begins or repeats or other:
             tiling = self._add(source_file, number, line, op_type)
-            self._by_key.setdefault((op_type, None), deque()).append(tiling)
         tiling.fields.update(fields)
 
     def claim(
@@ -146,12 +147,12 @@ class WaitingTilings:
         own = self._by_thread.get(tid)
         if own and own[-1].fits(sequence, op_type, key, size_bytes):
             return self._claimed(own[-1]), "thread"
+        self._file_fresh()
         in_sequence = self._by_sequence.get(sequence or "", ())
-        in_order = (self._by_key.get((op_type, k), ()) for k in (key, None))
         for how, waiting in (
             ("thread", islice(reversed(self._by_thread.get(tid, ())), SEARCH_LIMIT)),
             ("sequence", iter(in_sequence)),
-            ("order", (t for queue in in_order for t in islice(queue, SEARCH_LIMIT))),
+            ("order", islice(self._by_type.get(op_type, ()), SEARCH_LIMIT)),
         ):
             found = next((t for t in waiting if t.fits(sequence, op_type, key, size_bytes)), None)
             if found is not None:
@@ -162,15 +163,20 @@ class WaitingTilings:
         """Take over the unclaimed tilings of thread ``tid`` from another process."""
         for tiling in list(other._by_thread.get(tid, ())):
             if not tiling.claimed:
-                self._index(replace(tiling))
+                self._take(replace(tiling))
                 other._claimed(tiling)
 
-    def evict(self, *, everything: bool = False) -> Iterator[OpTiling]:
-        """Yield unclaimed tilings beyond the limit (all of them with ``everything``), oldest first."""
+    def evict(self, *, everything: bool = False) -> list[OpTiling]:
+        """Unclaimed tilings beyond the limit (all of them with ``everything``), oldest first."""
+        if not everything and len(self._fresh) + len(self._all) <= WAITING_LIMIT:
+            return []
+        self._file_fresh()
+        evicted = []
         while self._all and (everything or len(self._all) > WAITING_LIMIT or self._all[0].claimed):
             tiling = self._all.popleft()
             if not tiling.claimed:
-                yield self._claimed(tiling)
+                evicted.append(self._claimed(tiling))
+        return evicted
 
     def _last(self, tid: int | None) -> OpTiling | None:
         queue = self._by_thread.get(tid)
@@ -181,14 +187,24 @@ class WaitingTilings:
             source_file, number, line.pid, line.tid, line.logged_ns, op_type, line.op_name,
             self._sequence.get(line.tid),
         )  # fmt: skip
-        self._index(tiling)
+        self._take(tiling)
         return tiling
 
-    def _index(self, tiling: OpTiling) -> None:
+    def _take(self, tiling: OpTiling) -> None:
         self._by_thread.setdefault(tiling.tid, deque()).append(tiling)
-        if tiling.sequence is not None:
-            self._by_sequence.setdefault(tiling.sequence, deque()).append(tiling)
-        self._all.append(tiling)
+        self._fresh.append(tiling)
+        if len(self._fresh) >= SEARCH_LIMIT:
+            self._file_fresh()
+
+    def _file_fresh(self) -> None:
+        """Put what is not claimed yet where it is found by sequence number, by operator, and by age."""
+        open_tilings = [tiling for tiling in self._fresh if not tiling.claimed]
+        self._fresh.clear()
+        for tiling in open_tilings:
+            if tiling.sequence is not None:
+                self._by_sequence.setdefault(tiling.sequence, deque()).append(tiling)
+            self._by_type.setdefault(tiling.op_type, deque()).append(tiling)
+            self._all.append(tiling)
 
     def _claimed(self, tiling: OpTiling) -> OpTiling:
         tiling.claimed = True
@@ -199,8 +215,7 @@ class WaitingTilings:
         _prune(self._by_thread, tiling.tid)
         if tiling.sequence is not None:
             _prune(self._by_sequence, tiling.sequence)
-        _prune(self._by_key, (tiling.op_type, tiling.tiling_key))
-        _prune(self._by_key, (tiling.op_type, None))
+        _prune(self._by_type, tiling.op_type)
 
 
 def _prune(index: dict[_K, deque[OpTiling]], key: _K) -> None:

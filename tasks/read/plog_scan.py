@@ -15,7 +15,7 @@ from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
 from tasks.read.plog_lines import HEADER, header_census
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 19
 # A logger's line has 1 KB; a megabyte without a newline is no log. Its rest is dropped and counted.
 LINE_LIMIT_BYTES = 1 << 20
 _LOOK_BACK_LINES = 64
@@ -41,7 +41,8 @@ class MarkedLine:
 
     ``match`` is the header's match of HEADER, where it was just made; ``continuation`` is None where the
     header line itself has the marker. ``marker`` is the marker's index, ``number`` the physical line that
-    carries it, from 1. ``unterminated``: the file ends inside it.
+    carries it, from 1. ``unterminated``: the file ends inside it. ``header`` is empty where no line before it
+    has one.
     """
 
     number: int
@@ -97,15 +98,15 @@ class MarkerScanner:
             if at < end:
                 best = min(best, marker)
                 continue
-            if start >= 0 and (line := _message(block, start, end, number, best, header, counts)):
-                yield line
+            if start >= 0:
+                yield _message(block, start, end, number, best, header, counts)
             start = block.rfind(b"\n", max(end, 0), at) + 1
             end = block.find(b"\n", at)
             end = len(block) if end < 0 else end
             number += block.count(b"\n", counted, start)
             counted, best = start, marker
-        if start >= 0 and (line := _message(block, start, end, number, best, header, counts)):
-            yield line
+        if start >= 0:
+            yield _message(block, start, end, number, best, header, counts)
         counts.lines = number - 1 + block.count(b"\n", counted) + (not block.endswith(b"\n"))
 
     def _census(self, block: bytes, counts: ScanCounts) -> None:
@@ -121,7 +122,7 @@ class MarkerScanner:
 
 def _message(
     block: bytes, start: int, end: int, number: int, marker: int, header: bytes, counts: ScanCounts
-) -> MarkedLine | None:
+) -> MarkedLine:
     counts.marked_lines += 1
     line = block[start : min(end, start + LINE_LIMIT_BYTES)].rstrip(b"\r")
     unterminated = end == len(block)
@@ -130,9 +131,9 @@ def _message(
     before = _header_before(block, start) or header
     if before:
         counts.continued_lines += 1
-        return MarkedLine(number, before, None, marker, line, unterminated)
-    counts.orphan_lines += 1
-    return None
+    else:
+        counts.orphan_lines += 1
+    return MarkedLine(number, before, None, marker, line, unterminated)
 
 
 def _header_before(block: bytes, end: int) -> bytes:

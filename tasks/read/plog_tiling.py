@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from data_contracts import schema
 from tasks.read.log_loss import file_time_loss
 from tasks.read.op_tiling import OpTiling
 from tasks.read.origin import Origin
@@ -23,7 +24,7 @@ from tasks.read.quarantine import Refusal, refused_rows
 from tasks.read.result import ReadResult
 from tasks.read.tiling_record import TilingRecord, tilings_table
 
-BATCH_ROWS = 2048
+BATCH_ROWS = 1024
 _FILE_PID = re.compile(r"(?:plog|device)-(\d+)_")
 
 
@@ -111,6 +112,8 @@ class PlogReader:
 
     def quarantine(self) -> pa.Table:
         """Refused lines, contract ``quarantine``."""
+        if not self._refusals:
+            return schema("quarantine").empty_table()
         return refused_rows(self._origin, "tilings", self._refusals)
 
     def _read(self, file: LogFile, processes: dict[int, PlogProcess]) -> Iterator[pa.Table]:
@@ -123,6 +126,8 @@ class PlogReader:
                         continue
                     line = parse_line(marked.header, marked.match)
                     if line is None:
+                        if ANNOUNCES_TILING[marked.marker]:
+                            self._refuse(file.name, marked.number, "no_header", marked.raw)
                         continue
                     if marked.continuation is not None:
                         line = continue_line(line, marked.continuation)
@@ -169,6 +174,8 @@ class PlogReader:
     def _count(self, file: LogFile, counts: ScanCounts) -> None:
         for number, raw in counts.unclassified:
             self._refuse(file.name, number, "unclassified_header", raw)
+        if counts.dropped_bytes:
+            self._refuse(file.name, counts.lines, "overlong_line", b"")
         entry = {
             "file": file.name,
             "size_bytes": counts.size_bytes,
@@ -201,6 +208,8 @@ class PlogReader:
 
 
 _REASONS = {
+    "no_header": "no line before it says which process and thread wrote it",
+    "overlong_line": "a line without an end; what is beyond a megabyte was dropped",
     "unterminated_line": "the file ends inside this line, so its last number may lack digits",
     "unreadable_tiling_line": "the line announces a tiling fact, but its fields cannot be read",
     "unclassified_header": "the line begins like a log line, but does not follow the line grammar",

@@ -7,9 +7,10 @@ layout here stays as raw words under ``tiling_data``, never guessed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import islice
+from types import MappingProxyType
 
 # (names, struct code) runs in memory order; little-endian, no padding besides what is named.
 Layout = tuple[tuple[tuple[str, ...], str], ...]
@@ -111,10 +112,10 @@ def size_of(layout: Layout) -> int:
 
 
 @lru_cache(maxsize=1024)
-def decode_words(op_type: str, words: tuple[int, ...]) -> tuple[tuple[str, str], ...] | None:
+def decode_words(op_type: str, words: tuple[int, ...]) -> Mapping[str, str] | None:
     """Named fields of the tiling data of ``op_type``, values as decimal text; None where no layout is known.
 
-    ``words`` are unsigned 32-bit words in memory order.
+    ``words`` are unsigned 32-bit words in memory order; the fields are in memory order too.
     """
     layout = _LAYOUTS.get((op_type, 4 * len(words)))
     if layout is None:
@@ -122,7 +123,7 @@ def decode_words(op_type: str, words: tuple[int, ...]) -> tuple[tuple[str, str],
     names = [name for run, _ in layout for name in run]
     code = "<" + "".join(f"{_count(name)}{kind}" for run, kind in layout for name in run)
     values = iter(struct.unpack(code, struct.pack(f"<{len(words)}I", *words)))
-    return tuple((name.split("[")[0], _text(islice(values, _count(name)))) for name in names)
+    return MappingProxyType({n.split("[")[0]: _text(islice(values, _count(n))) for n in names})
 
 
 def registered() -> tuple[tuple[str, int, Layout], ...]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
 
 from data_contracts import schema
+from tasks.read.arrow_columns import arrow_column
 from tasks.read.origin import Origin
 from tasks.read.plog_lines import LogLine
 
@@ -79,8 +79,8 @@ class TilingRecord:
     @property
     def says_something(self) -> bool:
         """True where the record has a tiling fact; a launch with none is counted, not stored."""
-        named = self.fields.keys() - _NO_TILING
-        return self.tiling_key is not None or self.block_dim is not None or bool(named)
+        known = self.tiling_key is not None or self.block_dim is not None
+        return known or not self.fields.keys() <= _NO_TILING
 
     def take_key(self, key: str | None, source: str) -> None:
         """Set the key, or note a different one seen for the same launch.
@@ -129,21 +129,17 @@ def tilings_table(
     }
     computed["op_type"] = ops
     constant = {**origin.columns(), "cann_version": cann_version}
+    computed["fields"] = [(names, values) for _, names, values in split]
     arrays = []
-    for column in schema("tilings"):
-        name = column.name
-        source = "source_line" if name == "tiling_index" else name
-        if name == "fields":
-            arrays.append(_field_map([(names, values) for _, names, values in split], column.type))
-            continue
+    for field_ in schema("tilings"):
+        name = "source_line" if field_.name == "tiling_index" else field_.name
         if name in computed:
             values = computed[name]
-        elif source in _ATTRIBUTES:
-            values = list(map(attrgetter(source), records))
+        elif name in _ATTRIBUTES:
+            values = list(map(attrgetter(name), records))
         else:
-            arrays.append(pa.repeat(pa.scalar(constant.get(name), column.type), len(records)))
-            continue
-        arrays.append(pa.array(values, column.type))
+            values = [constant.get(name)] * len(records)
+        arrays.append(arrow_column(values, field_.type))
     return pa.Table.from_arrays(arrays, schema=schema("tilings"))
 
 
@@ -170,13 +166,6 @@ def _split(
     if (cores := _core_num(op_type, rest)) is not None:
         columns["core_num"] = cores
     return columns, tuple(rest), tuple(rest.values())
-
-
-def _field_map(split: list[tuple[tuple[str, ...], tuple[str, ...]]], kind: pa.MapType) -> pa.Array:
-    ends = list(accumulate((len(names) for names, _ in split), initial=0))
-    keys = pa.array(chain.from_iterable(names for names, _ in split), pa.string())
-    items = pa.array(chain.from_iterable(values for _, values in split), pa.string())
-    return pa.MapArray.from_arrays(pa.array(ends, pa.int32()), keys, items).cast(kind)
 
 
 def _core_num(op_type: str, fields: dict[str, str]) -> int | None:

@@ -257,17 +257,6 @@ def test_a_marked_continuation_line_belongs_to_the_message_before_it(log: Log, r
     assert result.facts["files"][0]["continued_lines"] == 1
 
 
-def test_a_file_that_ends_inside_a_line_does_not_give_a_shorter_number(
-    tmp_path: Path, log: Log, origin: Origin
-) -> None:
-    log.op("Tiling Key: 5, len: 16, numBlocks: 8, Workspace Num: 1.", name="aclnnX_1_XAiCore")
-    path = tmp_path / "plog-5_20261129145533000.log"
-    path.write_text(log.lines[0][: log.lines[0].index("numBlocks: 8") + 12])
-    result = read_plog([LogFile(path, path.name)], origin)
-    assert result.table.num_rows == 0
-    assert result.quarantine["rule"].to_pylist() == ["unterminated_line"]
-
-
 def test_state_goes_on_over_the_rotated_files_of_a_process(tmp_path: Path, log: Log, origin: Origin) -> None:
     log.op("Save launch config to cache, engine type: 1, isFatBin: 0, tilingKey: 9, numBlocks: 4, "
            "funcHandle: 0xe, binHandle: 0x1", name="aclnnX_1_XAiCore")  # fmt: skip

@@ -39,7 +39,8 @@ def test_quant_matmul_of_every_unit_test_decodes_to_the_fields_the_test_names(sh
         packed = struct.pack("<" + code, *(value for _, value in fields))
         words = struct.unpack(f"<{len(packed) // 4}I", packed)
         named = decode_words("QuantBatchMatmulV3", words)
-        assert named == tuple((name, str(value)) for name, value in fields)
+        assert named is not None
+        assert list(named.items()) == [(name, str(value)) for name, value in fields]
         seen.add(len(packed))
     assert seen == {376, 384, 64}
 
@@ -56,7 +57,7 @@ def test_an_unknown_size_is_not_guessed() -> None:
 def test_arrays_of_grouped_matmul_are_one_field_without_trailing_zeros() -> None:
     words = [0] * 468
     words[0], words[11], words[34] = 16, 1024, 9216
-    named = dict(decode_words("GroupedMatmul", tuple(words)) or ())
+    named = decode_words("GroupedMatmul", tuple(words)) or {}
     assert (named["groupNum"], named["singleN"], named["mList"], named["kList"]) == (
         "16",
         "1024",
