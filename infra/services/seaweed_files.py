@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +125,10 @@ class StoreFiles:
     def write_state(self, state: State) -> None:
         """Replace the state at once."""
         self._write(self.root / "state.json", json.dumps(asdict(state)))
+
+    def update(self, **changes: object) -> None:
+        """Change some fields of the state."""
+        self.write_state(replace(self.state(), **changes))  # type: ignore[arg-type]
 
     @contextmanager
     def starting(self) -> Iterator[None]:
