@@ -20,7 +20,7 @@ from tasks.read.csv_parse import wrong_width
 from tasks.read.csv_rows import CsvFile, RowBlock
 from tasks.read.csv_rules import Wrong, careful_rows
 from tasks.read.layout import Header, HeaderError, match_header
-from tasks.read.lines import BLOCK_BYTES, IntArray, Lines, split
+from tasks.read.lines import BLOCK_BYTES, LONGEST_LINE, IntArray, Lines, split
 from tasks.read.quarantine import Refusal
 
 _LONGEST_RECORD = 4 * BLOCK_BYTES
@@ -34,7 +34,7 @@ def record_blocks(file: CsvFile) -> Iterator[RowBlock]:
     Bytes that are not UTF-8 and carriage returns inside a line are shown as U+FFFD.
     """
     with file.path.open("rb") as stream:
-        header_line = stream.readline()
+        header_line = stream.readline(LONGEST_LINE)
         if not header_line:
             file.refuse("empty_file", "the file has no bytes", None)
             return
@@ -107,10 +107,10 @@ def _good_rows(
     rows, good, wrong = careful_rows(header, records.text.slice(0, len(formed)))
     reasons = {i: Wrong("row_structure", why) for i, why in records.malformed.items() if i < kept}
     reasons |= {int(formed[row]): why for row, why in wrong.items()}
-    whole = {i: (int(records.starts[i]), int(records.spans[i]) if i in wrong else 1) for i in reasons}
     refusals, blank = [], 0
     for i, why in sorted(reasons.items()):
-        at, span = whole[i]
+        at = int(records.starts[i])
+        span = 1 if i in records.malformed else int(records.spans[i])
         raw = "\n".join(lines.text(k) for k in range(at, at + span))
         if raw:
             refusals.append(

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 BLOCK_BYTES = 2 << 20
+LONGEST_LINE = 16 << 20
+"""A longer line is no row of any format; it is cut, so that a file without line ends stays harmless."""
 
 IntArray = npt.NDArray[np.int64]
 
@@ -33,21 +35,22 @@ def blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     The first block is the first line alone: the header. An empty file gives no block.
     """
     with path.open("rb") as stream:
-        header = stream.readline()
+        header = stream.readline(LONGEST_LINE)
         if not header:
             return
         yield Block(header, 1, 1)
         line, rest = 2, b""
         while piece := stream.read(block_bytes):
             end = piece.rfind(b"\n") + 1
-            if end == 0:
+            if end == 0 and len(rest) < LONGEST_LINE:
                 rest += piece
                 continue
+            end = end or len(piece)
             data = rest + piece[:end]
-            block = Block(data, line, data.count(b"\n"))
             rest = piece[end:]
-            line += block.line_count
-            yield block
+            line_ends = data.count(b"\n")
+            yield Block(data, line, line_ends + (not data.endswith(b"\n")))
+            line += line_ends
         if rest:
             yield Block(rest, line, 1, unterminated=True)
 

@@ -174,3 +174,17 @@ def test_blocks_of_any_size_give_the_same_rows_and_line_numbers(
     assert result.table["source_line"].to_pylist() == [2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15]
     assert result.quarantine["source_line"].to_pylist() == [8]
     assert result.facts["blank_lines"] == 1
+
+
+def test_a_file_without_line_ends_is_cut_and_refused(
+    origin: Origin, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "LONGEST_LINE", 2000)
+    monkeypatch.setattr(lines.blocks, "__defaults__", (100,))
+    columns = list(COLUMNS)
+    rows = [csv_line(n, columns) for n in range(COUNT)]
+    text = "\n".join([",".join(columns), *rows[:6], "x" * 9000, *rows[6:]]) + "\n"
+    result = read(text.encode(), origin)
+    assert by_name(result) == expected
+    assert set(result.quarantine["source_line"].to_pylist()) == {8}
+    assert result.table["source_line"].to_pylist()[-1] == 14

@@ -97,3 +97,11 @@ def test_bytes_of_another_encoding_are_shown_not_lost(tmp_path: Path, origin: Or
     data = f"{HEADER}\n{record(1)}\n".encode().replace(b"b.py", b"\xc4\xff.py")
     (row,) = read(tmp_path / "o.csv", data, origin).table.to_pylist()
     assert "\ufffd" in row["call_stack"]
+
+
+def test_a_refused_record_is_kept_with_all_its_lines(tmp_path: Path, origin: Origin) -> None:
+    bad = record(1).replace("20.25", "soon")
+    result = read(tmp_path / "o.csv", f"{HEADER}\n{record(0)}\n{bad}\n{record(2)}\n".encode(), origin)
+    (refused,) = result.quarantine.to_pylist()
+    assert (refused["source_line"], refused["value"], refused["raw_text"]) == (6, "soon", bad)
+    assert result.table["source_line"].to_pylist() == [2, 10]
