@@ -43,6 +43,10 @@ class SweepRequest(_Request):
     axis: str | None = Field(None, description="A named list of axis values, for example decode or prefill")
     point: str | None = Field(None, description="Measure this point alone, by its point_id")
     arm: str | None = Field(None, description="Measure this arm alone")
+    refine: tuple[str, ...] = Field(
+        (), description="CANN versions: adds both sides of every predicted tiling boundary to the axis"
+    )
+    soc: str = Field("Ascend910_9391", description="SoC that the boundaries are predicted for")
     command: str = Field("", description="The command that asked for it, recorded with the run")
 
 

@@ -49,6 +49,11 @@ def run(
     ] = None,
     point: Annotated[str | None, typer.Option(help="Measure this point_id alone.")] = None,
     arm: Annotated[str | None, typer.Option(help="Measure this arm alone.")] = None,
+    refine: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CANN", help="Add both sides of every boundary predicted for this version."),
+    ] = None,
+    soc: Annotated[str, typer.Option(help="SoC to predict boundaries for.")] = "Ascend910_9391",
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Measure, archive, validate, tabulate and report.
@@ -74,6 +79,8 @@ def run(
             axis=axis,
             point=point,
             arm=arm,
+            refine=tuple(refine or ()),
+            soc=soc,
             command=shlex.join(["tilewatch", *sys.argv[1:]]),
         )
         check(request)

@@ -15,7 +15,11 @@ from tasks.measure.method import default_method, method_hash
 from tasks.measure.run import Description, describe
 from tasks.plan.experiment import Agent, Experiment
 from tasks.plan.plan import Plan, PlanError, Request, make_plan
+from tasks.plan.points import Refine
 from tasks.plan.run_document import RunDocument
+from tasks.predict.environment import cann_version, platform
+from tasks.predict.errors import PredictError
+from tasks.predict.experiments import refinement
 
 EVIDENCE: Mapping[str, str] = {"cpu": "measured", "simulated": "simulated"}
 BUILT_AGENTS = ("cpu",)
@@ -38,6 +42,8 @@ class SweepOptions:
     axis: str | None
     point: str | None
     arm: str | None
+    refine: Sequence[str]
+    soc: str
     command: str
 
 
@@ -73,6 +79,7 @@ def prepare(
         method=method,
         method_hash=method_hash(method),
         plans=planned,
+        selection=_selection(options),
     )
     return spool.create(settings, document)
 
@@ -91,8 +98,28 @@ def plans(options: SweepOptions, known: Mapping[str, Experiment], seed: int) -> 
         axis=options.axis,
         point=options.point,
         arm=options.arm,
+        refine=_refine(options),
     )
     return {letter: make_plan(known[letter], request) for letter in sorted(set(options.experiments))}
+
+
+def _refine(options: SweepOptions) -> Refine | None:
+    """Both sides of every boundary predicted for the named CANN versions on the named SoC."""
+    if not options.refine:
+        return None
+    try:
+        return refinement(platform(options.soc), [cann_version(name) for name in options.refine])
+    except PredictError as error:
+        raise PlanError(f"refine: {error}") from error
+
+
+def _selection(options: SweepOptions) -> str:
+    """The options that a point needs to be found again, as on the command line."""
+    words = ["--axis", options.axis] if options.axis else []
+    for version in options.refine:
+        words += ["--refine", version]
+    words += ["--soc", options.soc] if options.refine else []
+    return "".join(f"{word} " for word in words)
 
 
 def _refuse_taken_label(archive: Archive, label: str, identity: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from tasks.plan.experiment import Agent, Experiment, Preset
 from tasks.plan.ids import short_hash
 from tasks.plan.order import abba, control_points, seed_for, shuffled
-from tasks.plan.points import Point, arms_of, axis_values, points
+from tasks.plan.points import Point, Refine, arms_of, axis_values, points
 
 SCHEMA_VERSION = 1
 MIN_SAMPLE_NS = 200_000
@@ -24,7 +24,10 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asks of one experiment: preset, agent and seed, and optionally a part of it."""
+    """What a person asks of one experiment: preset, agent and seed, and optionally a part of it.
+
+    ``refine`` adds the axis values on both sides of every predicted boundary.
+    """
 
     preset: str
     agent: Agent
@@ -33,6 +36,7 @@ class Request:
     axis: str | None = None
     point: str | None = None
     arm: str | None = None
+    refine: Refine | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ def _preset(experiment: Experiment, name: str) -> Preset:
 
 
 def _chosen(experiment: Experiment, preset: Preset, request: Request) -> dict[str, list[Point]]:
-    values = axis_values(experiment, preset, request.axis)
+    values = axis_values(experiment, preset, request.axis, request.refine)
     by_arm = points(experiment, preset, request.agent, values=values)
     if request.arm is not None:
         if request.arm not in by_arm:

@@ -24,8 +24,8 @@ def axis_values(
 ) -> list[int]:
     """Sorted axis values of ``preset``, or of the named list ``axis``.
 
-    With ``refine: predicted`` in the file both sides of the boundaries of every curve are added.
-    Raises ExperimentError for an unknown list name, or where refinement is asked for and none is offered.
+    Where ``refine`` is given, both sides of every boundary of every curve that the preset keeps are added.
+    Raises ExperimentError for an unknown list name, or where the file asks for refinement and none is given.
     """
     if axis is not None and axis not in experiment.axis.named:
         known = ", ".join(experiment.axis.named) or "none"
@@ -35,15 +35,21 @@ def axis_values(
         values = set(chosen)
     else:
         values = set(experiment.axis.named.get(chosen, experiment.axis.values))
-    if experiment.axis.refine == "predicted" and axis is None:
-        if refine is None:
-            raise ExperimentError(
-                f"experiment {experiment.letter}: axis.refine is predicted, but no predictor was given"
-            )
-        for case in experiment.cases:
+    if refine is None and experiment.axis.refine == "predicted" and axis is None:
+        raise ExperimentError(
+            f"experiment {experiment.letter}: axis.refine is predicted: "
+            "say for which CANN versions with --refine"
+        )
+    if refine is not None:
+        for case in kept_cases(experiment, preset):
             for arm in experiment.arms:
                 values |= set(refine(experiment, case, arm))
     return sorted(values)
+
+
+def kept_cases(experiment: Experiment, preset: Preset) -> list[Case]:
+    """Linears that ``preset`` keeps, in file order."""
+    return [c for c in experiment.cases if preset.linears == "all" or c.linear in preset.linears]
 
 
 def points(
@@ -57,9 +63,7 @@ def points(
 
 
 def _bases(experiment: Experiment, preset: Preset, agent: Agent, values: Sequence[int]) -> Iterator[Point]:
-    for case in experiment.cases:
-        if preset.linears != "all" and case.linear not in preset.linears:
-            continue
+    for case in kept_cases(experiment, preset):
         n = case.n // experiment.attn_tp if case.split_n_by else case.n
         for launch_mode in experiment.launch_modes:
             shape = {"linear": case.linear, "k": case.k, "n": n, "launch_mode": launch_mode}

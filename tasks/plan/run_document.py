@@ -23,7 +23,10 @@ class RunDocumentError(ValueError):
 
 @dataclass(frozen=True)
 class RunDocument:
-    """Everything that stays the same for all processes of a run. Times are Unix ns."""
+    """Everything that stays the same for all processes of a run. Times are Unix ns.
+
+    ``selection`` holds the options that chose the axis values, as on the command line with a blank behind.
+    """
 
     run_id: str
     started_ns: int
@@ -41,6 +44,7 @@ class RunDocument:
     method: Mapping[str, Any]
     method_hash: str
     plans: Mapping[str, Plan]
+    selection: str = ""
 
     @property
     def method_version(self) -> int:
@@ -51,7 +55,7 @@ class RunDocument:
         """The command that measures one point of one arm again."""
         return (
             f"tilewatch run {experiment} --preset {self.preset} --agent {self.agent} "
-            f"--point {point_id} --arm {arm}"
+            f"{self.selection}--point {point_id} --arm {arm}"
         )
 
     def to_json(self) -> bytes:

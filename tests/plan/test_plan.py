@@ -15,6 +15,8 @@ from tasks.plan.order import abba, control_points
 from tasks.plan.plan import Plan, PlanError, Request, make_plan
 from tasks.plan.points import axis_values
 from tasks.plan.run_document import RunDocument, RunDocumentError, read_run_document
+from tasks.predict.environment import cann_version, platform
+from tasks.predict.experiments import refinement
 
 EXPERIMENTS = load_experiments(Path(__file__).parents[2] / "flows" / "experiments")
 QUICK = Request(preset="quick", agent="cpu", seed=7)
@@ -119,7 +121,7 @@ def test_a_refined_axis_adds_both_sides_of_every_predicted_boundary() -> None:
     assert isinstance(spec, Experiment)
     values = axis_values(spec, spec.presets["full"], refine=lambda e, case, arm: [16, 17, 32])
     assert values == [1, 2, 4, 8, 16, 17, 32, 64, 128]
-    with pytest.raises(ExperimentError, match="no predictor was given"):
+    with pytest.raises(ExperimentError, match="say for which CANN versions with --refine"):
         axis_values(spec, spec.presets["full"])
 
 
@@ -146,3 +148,12 @@ def test_a_run_document_survives_its_json() -> None:
     assert again == document and again.to_json() == document.to_json()
     with pytest.raises(RunDocumentError, match="spool/run.json: not a run document"):
         read_run_document(b"{", "spool/run.json")
+
+
+def test_the_predictor_refines_the_axis_of_the_planned_curves() -> None:
+    versions = [cann_version("8.5.0"), cann_version("9.0.0")]
+    refined = replace(QUICK, refine=refinement(platform("Ascend910_9391"), versions))
+    values = {p["m"] for p in plan("A", refined).points["standalone"]}
+    assert {1, 2, 4, 8, 16, 32, 64} < values <= set(range(1, 129))
+    assert {48, 49} <= values, "CANN 8.5.0 fills the last of 48 vector cores at M = 48"
+    assert plan("A", refined).plan_hash != plan("A").plan_hash
