@@ -105,6 +105,9 @@ class LaunchJoin:
         queue = self._awaiting.get(tid)
         if not queue:
             return None
+        first = queue[0]
+        if len(queue) == 1 and first.op_type == kernel.op_type and first.block_dim == blocks:
+            return queue.popleft()
         same_type = [r for r in queue if r.op_type == kernel.op_type or None in (r.op_type, kernel.op_type)]
         same_key = [r for r in queue if kernel.tiling_key and r.tiling_key == kernel.tiling_key]
         candidates = same_type or [r for r in same_key if r.block_dim == blocks]

@@ -43,7 +43,7 @@ class OpTiling:
     sequence: str | None = None
     tiling_key: str | None = None
     size_bytes: int | None = None
-    words: list[int] = field(default_factory=list)
+    words: tuple[int, ...] = ()
     fields: dict[str, str] = field(default_factory=dict)
     claimed: bool = False
 
@@ -69,7 +69,7 @@ class OpTiling:
         """
         if self.size_bytes is None:
             return dict(self.fields), None
-        named = decode_words(self.op_type or "", tuple(self.words)) if self.complete else None
+        named = decode_words(self.op_type or "", self.words) if self.complete else None
         if named is None:
             raw = ",".join(map(str, self.words))
             return {**self.fields, "tiling_data": raw, "tiling_data_bytes": str(self.size_bytes)}, None
@@ -103,7 +103,7 @@ class WaitingTilings:
         if tiling is None or tiling.size_bytes is not None or tiling.op_type != op_type or tiling.claimed:
             tiling = self._add(source_file, number, line, op_type)
         tiling.tiling_key, tiling.size_bytes = found[1], int(found[2])
-        tiling.words = list(words)
+        tiling.words = words
         return True
 
     def add_chunk(self, line: LogLine) -> bool:
@@ -114,7 +114,7 @@ class WaitingTilings:
         if not _CHUNK.match(line.text) or (words := _words(line.text, line.cut)) is None:
             return False
         missing = (tiling.size_bytes or 0) // 4 - len(tiling.words)
-        tiling.words.extend(words[: max(missing, 0)])
+        tiling.words += words[: max(missing, 0)]
         return True
 
     def add_fields(

@@ -120,7 +120,7 @@ class Prefix:
 def parse_line(line: bytes, header: re.Match[bytes] | None = None) -> LogLine | None:
     """Parse one physical line; None where it has no header (a continuation, or no plog at all).
 
-    ``header`` is its match of HEADER, where the caller has it.
+    ``header`` is a match of HEADER for it, where the caller has one.
     """
     header = header or HEADER.match(line)
     if header is None:
@@ -128,7 +128,7 @@ def parse_line(line: bytes, header: re.Match[bytes] | None = None) -> LogLine | 
     line = line.rstrip(b"\r\n")
     before, second, milli, micro, place = header.groups()
     prefix = _read_prefix(before)
-    rest = line[header.end() :].decode("utf-8", "replace")
+    rest = line[header.end() - header.start() :].decode("utf-8", "replace")
     tail, found = _tail(prefix.module, rest)
     return LogLine(
         prefix,

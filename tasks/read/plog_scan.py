@@ -94,17 +94,23 @@ class MarkerScanner:
 
     def _marked(self, block: bytes, header: bytes, counts: ScanCounts) -> Iterator[MarkedLine]:
         number, counted, start, end, best = counts.lines + 1, 0, -1, -1, -1
+        length = len(block)
         for marker, at, _ in self._automaton.find_matches_as_indexes(block):
             if at < end:
                 best = min(best, marker)
                 continue
             if start >= 0:
-                yield _message(block, start, end, number, best, header, counts)
+                match = HEADER.match(block, start, end)
+                if match is not None and end < length:
+                    yield MarkedLine(number, block[start:end], match, best)
+                else:
+                    yield _message(block, start, end, number, best, header, counts)
             start = block.rfind(b"\n", max(end, 0), at) + 1
             end = block.find(b"\n", at)
-            end = len(block) if end < 0 else end
+            end = length if end < 0 else end
             number += block.count(b"\n", counted, start)
             counted, best = start, marker
+            counts.marked_lines += 1
         if start >= 0:
             yield _message(block, start, end, number, best, header, counts)
         counts.lines = number - 1 + block.count(b"\n", counted) + (not block.endswith(b"\n"))
@@ -123,7 +129,6 @@ class MarkerScanner:
 def _message(
     block: bytes, start: int, end: int, number: int, marker: int, header: bytes, counts: ScanCounts
 ) -> MarkedLine:
-    counts.marked_lines += 1
     line = block[start : min(end, start + LINE_LIMIT_BYTES)].rstrip(b"\r")
     unterminated = end == len(block)
     if match := HEADER.match(line):
