@@ -74,7 +74,9 @@ def _concat(arrays: list[pa.Array]) -> pa.Array:
 
 
 def _strings(connection: sqlite3.Connection) -> tuple[IntArray, pa.Array]:
-    rows = connection.execute("SELECT id, CAST(value AS TEXT) FROM STRING_IDS ORDER BY id").fetchall()
+    rows = connection.execute(
+        "SELECT id, CAST(value AS TEXT) FROM STRING_IDS WHERE typeof(id) = 'integer' ORDER BY id"
+    ).fetchall()
     ids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
     return ids, pa.array([row[1] for row in rows], type=pa.string())
 
@@ -115,7 +117,7 @@ def kernel_counters(
     if not columns_of(connection, "TASK_PMU_INFO"):
         return [], []
     query = """SELECT p.globalTaskId, s.value, p.value FROM TASK_PMU_INFO p JOIN STRING_IDS s ON s.id = p.name
-        WHERE typeof(p.value) IN ('integer', 'real')"""
+        WHERE typeof(p.value) IN ('integer', 'real') AND typeof(p.globalTaskId) = 'integer'"""
     ids = columns.integers["global_task_id"].fill_null(-1).to_numpy(zero_copy_only=False)
     order = np.argsort(ids, kind="stable")
     values: dict[str, npt.NDArray[np.float64]] = {}

@@ -14,12 +14,18 @@ _FETCH_ROWS = 50_000
 
 @contextmanager
 def open_immutable(path: Path) -> Iterator[sqlite3.Connection]:
-    """A read-only connection that takes no lock and creates no side file. Raises sqlite3.DatabaseError."""
+    """A read-only connection that takes no lock and creates no side file. Raises sqlite3.DatabaseError.
+
+    Texts that are not UTF-8 are read with U+FFFD; a damaged file may even spoil SQLite's own messages.
+    """
     address = f"file:{quote(str(path.resolve()))}?immutable=1&mode=ro"
     connection = sqlite3.connect(address, uri=True)
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         yield connection
+    except UnicodeDecodeError as error:
+        raise sqlite3.DatabaseError(f"damaged: {error}") from error
     finally:
         connection.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -132,6 +133,23 @@ def test_a_database_cut_off_is_refused_not_raised(shared: Path, tmp_path: Path, 
         (tmp_path / "cut.db").write_bytes(data[:size])
         result = profiler_db.read(tmp_path / "cut.db", origin)
         assert result.table.num_rows == 191 or result.quarantine.num_rows >= 1
+
+
+@pytest.mark.parametrize("name", ["ascend_pytorch_profiler_0.db", "analysis.db"])
+def test_a_database_with_bytes_overwritten_is_read_or_refused_not_raised(
+    shared: Path, tmp_path: Path, origin: Origin, name: str
+) -> None:
+    whole = (shared / DB / "level2/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT" / name).read_bytes()
+    reader = analysis_db.read if name == "analysis.db" else profiler_db.read
+    chance = random.Random(7)
+    for _ in range(100):
+        data = bytearray(whole)
+        for _ in range(chance.choice([1, 5, 50, 500])):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        (tmp_path / name).write_bytes(data)
+        result = reader(tmp_path / name, origin)
+        result.table.validate(full=True)
+        assert result.table.num_rows or result.quarantine.num_rows
 
 
 def test_the_step_trace_of_a_database_is_the_one_of_the_csv(shared: Path, origin: Origin) -> None:
