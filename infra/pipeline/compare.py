@@ -56,7 +56,8 @@ def compare_archived(
     """
     runs = archive.tables.scan("runs")
     base_ids, candidate_ids = _newest(runs, baseline), _newest(runs, candidate)
-    second_ids = [second_lease] if second_lease else _before(runs, candidate, candidate_ids)
+    judged = [*base_ids, *candidate_ids]
+    second_ids = [second_lease] if second_lease else _before(runs, candidate, judged)
     if set(base_ids) & set(candidate_ids):
         raise NothingToCompareError(
             f"{baseline} and {candidate} stand for the same run", "Name two builds, or two runs"
@@ -68,7 +69,7 @@ def compare_archived(
         baseline=baseline,
         candidate_name=candidate,
         overrides=overrides,
-        history=_history(archive, runs, new),
+        history=_history(archive, runs, new, without=[*judged, *second_ids]),
         second_lease=_tables(archive, second_ids) if second_ids else None,
     )
     return _published(settings, archive, rows, base, new)
@@ -91,14 +92,14 @@ def _newest(runs: pa.Table, name: str) -> list[str]:
     return sorted(set(newest["run_id_max"].to_pylist()))
 
 
-def _before(runs: pa.Table, name: str, newest: Sequence[str]) -> list[str]:
-    """The runs of the same build measured in the lease before: what confirms a verdict."""
-    if name in newest:
+def _before(runs: pa.Table, name: str, judged: Sequence[str]) -> list[str]:
+    """The runs of the same build measured in the lease before, which none of ``judged`` is: what confirms."""
+    if name in judged:
         return []
     older = runs.filter(
         pc.and_(
             pc.and_(pc.equal(runs["build"], name), pc.equal(runs["status"], "complete")),
-            pc.invert(pc.is_in(runs["run_id"], value_set=pa.array(list(newest), pa.string()))),
+            pc.invert(pc.is_in(runs["run_id"], value_set=pa.array(list(judged), pa.string()))),
         )
     )
     latest = older.group_by("experiment").aggregate([("run_id", "max")])
@@ -109,12 +110,16 @@ def _tables(archive: Archive, run_ids: Sequence[str]) -> RunTables:
     return RunTables(**{t: archive.tables.scan(t, [("run_id", "in", list(run_ids))]) for t in TABLES})
 
 
-def _history(archive: Archive, runs: pa.Table, candidate: RunTables) -> pa.Table:
-    """Between-lease A/A spread of every archived build on the candidate's device class."""
+def _history(archive: Archive, runs: pa.Table, candidate: RunTables, without: Sequence[str]) -> pa.Table:
+    """Between-lease A/A spread of every archived build on the candidate's device class.
+
+    The runs that are being judged are left out: a floor must not rest on what it judges.
+    """
     classes = pa.array(sorted(set(candidate.runs["device_class"].to_pylist())), pa.string())
     alike = runs.filter(pc.is_in(runs["device_class"], value_set=classes))
-    ids = sorted(set(alike.filter(pc.not_equal(alike["status"], "void"))["run_id"].to_pylist()))
-    return between_lease_spread([_tables(archive, ids)])
+    usable = alike.filter(pc.not_equal(alike["status"], "void"))
+    ids = sorted(set(usable["run_id"].to_pylist()) - set(without))
+    return between_lease_spread([_tables(archive, ids)] if ids else [])
 
 
 def _published(
