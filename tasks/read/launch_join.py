@@ -147,12 +147,14 @@ class LaunchJoin:
 
     def _merge(self, record: TilingRecord, tiling: OpTiling) -> None:
         record.op_type = record.op_type or tiling.op_type
-        fields, decoded_bytes = tiling.all_fields()
-        record.fields = fields | record.fields
+        record.decoded = tiling.read_data()
+        raw = {} if record.decoded else tiling.raw_data()
+        record.fields = {**tiling.fields, **raw, **record.fields}
         if not tiling.complete:
             self.incomplete.append(tiling)
-        if decoded_bytes and record.tiling_key and record.op_type:
-            record.stream_k = read_tiling_key(record.op_type, record.tiling_key, decoded_bytes).stream_k
+        if record.decoded and record.tiling_key and record.op_type:
+            facts = read_tiling_key(record.op_type, record.tiling_key, tiling.size_bytes)
+            record.stream_k = facts.stream_k
 
     def _release_waiting(self, *, everything: bool = False) -> None:
         for tiling in self.waiting.evict(everything=everything):

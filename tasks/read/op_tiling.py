@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TypeVar
 
 from tasks.read.plog_lines import LogLine
-from tasks.read.tiling_layouts import decode_words
+from tasks.read.tiling_layouts import DecodedFields, decode_words
 
 _START = re.compile(
     r"Start to dump tiling info\. tilingkey:(\d{1,20}), tiling data size:(\d{1,9}), content:([\d,]*)$"
@@ -62,18 +62,16 @@ class OpTiling:
             self.size_bytes is None or size_bytes is None or self.size_bytes == size_bytes
         )
 
-    def all_fields(self) -> tuple[dict[str, str], int | None]:
-        """Printed and decoded fields by CANN's names, and the size in bytes of what was decoded.
+    def read_data(self) -> DecodedFields | None:
+        """The tiling data by name; None where it is not whole or has no known layout."""
+        whole = self.size_bytes is not None and self.complete
+        return decode_words(self.op_type or "", self.words) if whole else None
 
-        Raw words stand for what cannot be decoded; the size is None then.
-        """
+    def raw_data(self) -> dict[str, str]:
+        """The tiling data as words, for where it cannot be read."""
         if self.size_bytes is None:
-            return dict(self.fields), None
-        named = decode_words(self.op_type or "", self.words) if self.complete else None
-        if named is None:
-            raw = ",".join(map(str, self.words))
-            return {**self.fields, "tiling_data": raw, "tiling_data_bytes": str(self.size_bytes)}, None
-        return {**self.fields, **named}, self.size_bytes
+            return {}
+        return {"tiling_data": ",".join(map(str, self.words)), "tiling_data_bytes": str(self.size_bytes)}
 
 
 class WaitingTilings:

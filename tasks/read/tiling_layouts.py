@@ -8,9 +8,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from types import MappingProxyType
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DecodedFields:
+    """Named fields of one tiling, values as decimal text. The same words give the same object."""
+
+    fields: Mapping[str, str]
+
 
 # (names, struct code) runs in memory order; little-endian, no padding besides what is named.
 Layout = tuple[tuple[tuple[str, ...], str], ...]
@@ -112,7 +120,7 @@ def size_of(layout: Layout) -> int:
 
 
 @lru_cache(maxsize=1024)
-def decode_words(op_type: str, words: tuple[int, ...]) -> Mapping[str, str] | None:
+def decode_words(op_type: str, words: tuple[int, ...]) -> DecodedFields | None:
     """Named fields of the tiling data of ``op_type``, values as decimal text; None where no layout is known.
 
     ``words`` are unsigned 32-bit words in memory order; the fields are in memory order too.
@@ -123,7 +131,7 @@ def decode_words(op_type: str, words: tuple[int, ...]) -> Mapping[str, str] | No
     names = [name for run, _ in layout for name in run]
     code = "<" + "".join(f"{_count(name)}{kind}" for run, kind in layout for name in run)
     values = iter(struct.unpack(code, struct.pack(f"<{len(words)}I", *words)))
-    return MappingProxyType({n.split("[")[0]: _text(islice(values, _count(n))) for n in names})
+    return DecodedFields({n.split("[")[0]: _text(islice(values, _count(n))) for n in names})
 
 
 def registered() -> tuple[tuple[str, int, Layout], ...]:

@@ -14,6 +14,7 @@ from data_contracts import schema
 from tasks.read.arrow_columns import arrow_column
 from tasks.read.origin import Origin
 from tasks.read.plog_lines import LogLine
+from tasks.read.tiling_layouts import DecodedFields
 
 UNKNOWN_OP = "unknown"
 
@@ -45,7 +46,10 @@ _VECTOR_OPS = ("DynamicQuant", "MemSet")
 
 @dataclass(slots=True)
 class TilingRecord:
-    """What is known so far of one launch. ``fields`` has CANN's own field names and values as text."""
+    """What is known so far of one launch.
+
+    ``fields`` has CANN's own field names and values as text, ``decoded`` those read out of tiling data.
+    """
 
     source_file: str
     source_line: int
@@ -70,6 +74,7 @@ class TilingRecord:
     ub_template: str | None = None
     aiv_aic_ratio: str | None = None
     fields: dict[str, str] = field(default_factory=dict)
+    decoded: DecodedFields | None = None
     input_shapes: list[list[int]] | None = None
     input_dtypes: list[str] | None = None
     input_formats: list[str] | None = None
@@ -79,7 +84,7 @@ class TilingRecord:
     @property
     def says_something(self) -> bool:
         """True where the record has a tiling fact; a launch with none is counted, not stored."""
-        known = self.tiling_key is not None or self.block_dim is not None
+        known = self.tiling_key is not None or self.block_dim is not None or self.decoded is not None
         return known or not self.fields.keys() <= _NO_TILING
 
     def take_key(self, key: str | None, source: str) -> None:
@@ -107,7 +112,7 @@ class TilingRecord:
             self.block_contradictions = _noted(self.block_contradictions, f"{blocks} ({source})")
 
 
-_ATTRIBUTES = {f.name for f in fields(TilingRecord)} - {"fields", "op_type"}
+_ATTRIBUTES = {f.name for f in fields(TilingRecord)} - {"fields", "decoded", "op_type"}
 
 
 def start_record(source_file: str, number: int, line: LogLine) -> TilingRecord:
@@ -123,7 +128,7 @@ def tilings_table(
     A record begins at a line of its own, so the line is its index: the same however the reading was batched.
     """
     ops = [record.op_type or UNKNOWN_OP for record in records]
-    split = [_split(op, tuple(r.fields.items())) for op, r in zip(ops, records, strict=True)]
+    split = [_split(op, r.decoded, tuple(r.fields.items())) for op, r in zip(ops, records, strict=True)]
     computed: dict[str, list[Any]] = {
         column: [columns.get(column) for columns, _, _ in split] for column in _COMPUTED
     }
@@ -149,12 +154,16 @@ def _noted(notes: list[str] | None, note: str) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _split(
-    op_type: str, fields: tuple[tuple[str, str], ...]
+    op_type: str, decoded: DecodedFields | None, fields: tuple[tuple[str, str], ...]
 ) -> tuple[dict[str, int], tuple[str, ...], tuple[str, ...]]:
-    """Fields that have a column of their own, by column; names and values of the rest."""
-    rest = dict(fields)
+    """Fields that have a column of their own, by column; names and values of the rest.
+
+    Where a field was both printed and decoded, the decoded value holds.
+    """
+    named = {**dict(fields), **(decoded.fields if decoded else {})}
+    rest = named.copy()
     columns: dict[str, int] = {}
-    for name, value in fields:
+    for name, value in named.items():
         column = _COLUMN_OF.get(name)
         if column and value.isdecimal() and column not in columns:
             columns[column] = int(value)

@@ -59,7 +59,7 @@ def tiling_fields(
     whole = len(data) // 4 * 4
     numbers = tuple(int.from_bytes(data[i : i + 4], "little") for i in range(0, whole, 4))
     named = decode_words(op_type, numbers) if op_type and size_bytes == whole else None
-    return fields | (dict(named) if named else {"tiling_data": ",".join(map(str, numbers))})
+    return {**fields, **(named.fields if named else {"tiling_data": ",".join(map(str, numbers))})}
 
 
 def _behind_pointer(words: Mapping[int, int], base: int | None) -> bytes:

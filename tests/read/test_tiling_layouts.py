@@ -40,7 +40,7 @@ def test_quant_matmul_of_every_unit_test_decodes_to_the_fields_the_test_names(sh
         words = struct.unpack(f"<{len(packed) // 4}I", packed)
         named = decode_words("QuantBatchMatmulV3", words)
         assert named is not None
-        assert list(named.items()) == [(name, str(value)) for name, value in fields]
+        assert list(named.fields.items()) == [(name, str(value)) for name, value in fields]
         seen.add(len(packed))
     assert seen == {376, 384, 64}
 
@@ -57,7 +57,9 @@ def test_an_unknown_size_is_not_guessed() -> None:
 def test_arrays_of_grouped_matmul_are_one_field_without_trailing_zeros() -> None:
     words = [0] * 468
     words[0], words[11], words[34] = 16, 1024, 9216
-    named = decode_words("GroupedMatmul", tuple(words)) or {}
+    found = decode_words("GroupedMatmul", tuple(words))
+    assert found is not None
+    named = found.fields
     assert (named["groupNum"], named["singleN"], named["mList"], named["kList"]) == (
         "16",
         "1024",
