@@ -122,10 +122,11 @@ def halt(files: StoreFiles, patience_s: float = STOP_TIMEOUT_S) -> bool:
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
         if not files.alive():
             break
-        if not state.pid:
+        pid = state.pid or files.holder()
+        if not pid:
             raise ServiceError(f"an unknown process holds {files.data}", "Stop it, or use another home")
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(state.pid, signal_number)
+            os.killpg(pid, signal_number)
         deadline = time.monotonic() + patience_s
         while files.alive() and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -9,7 +10,6 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -130,7 +130,7 @@ class StoreFiles:
         """Change some fields of the state."""
         self.write_state(replace(self.state(), **changes))  # type: ignore[arg-type]
 
-    @contextmanager
+    @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
         """Alone in starting, stopping, joining and leaving the store; others wait."""
         descriptor = self.open_lock("start")
@@ -145,7 +145,7 @@ class StoreFiles:
         with _writing(self.root):
             return os.open(self.root / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
-    @contextmanager
+    @contextlib.contextmanager
     def locked_data(self) -> Iterator[int]:
         """The lock on the data folder, for a server to inherit. Two servers on one folder corrupt it.
 
@@ -181,6 +181,15 @@ class StoreFiles:
             os.close(descriptor)
         return False
 
+    def holder(self) -> int:
+        """Process that has the data lock open, 0 where none is found; for a start killed half way."""
+        lock = (self.root / "data.lock").resolve()
+        for link in Path("/proc").glob("[0-9]*/fd/*"):
+            with contextlib.suppress(OSError):
+                if link.readlink() == lock:
+                    return int(link.parts[2])
+        return 0
+
     def _write(self, path: Path, text: str) -> None:
         """Whole or not at all, readable by the user alone from its first instant."""
         draft = path.with_suffix(path.suffix + ".new")
@@ -193,7 +202,7 @@ class StoreFiles:
             draft.replace(path)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _writing(folder: Path) -> Iterator[None]:
     try:
         yield

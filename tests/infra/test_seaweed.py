@@ -72,6 +72,16 @@ def test_a_store_started_by_one_process_is_stopped_by_another(settings: Settings
     assert server.status(settings).running is False
 
 
+def test_a_server_whose_start_was_never_noted_down_is_found_and_stopped(settings: Settings) -> None:
+    server.ensure_running(settings)
+    files = server.files_of(settings)
+    pid = files.state().pid
+    files.update(pid=0, ports={})
+    assert files.holder() == pid
+    ObjectStore(server.ensure_running(settings)).put_new("a", b"1")
+    assert server.status(settings).pid != pid
+
+
 def test_the_last_of_several_processes_stops_the_store(settings: Settings) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", USER, str(settings.home)],
