@@ -54,9 +54,8 @@ _ROUTES: tuple[tuple[str, str, str, bool], ...] = (
     ("Change ge.", "process", "core_limit", False),
     ("[CANN_VERSION : ", "process", "cann_version", False),
 )
-_OP_LINES = tuple(marker for marker in OP_LINE_MARKERS)
-MARKERS = tuple(marker for marker, *_ in _ROUTES) + _OP_LINES
-ANNOUNCES_TILING = tuple(strong for *_, strong in _ROUTES) + (False,) * len(_OP_LINES)
+MARKERS = tuple(marker for marker, *_ in _ROUTES) + OP_LINE_MARKERS
+ANNOUNCES_TILING = tuple(strong for *_, strong in _ROUTES) + (False,) * len(OP_LINE_MARKERS)
 
 _FINISHED = re.compile(r"task_finish_num=(\d{1,18})")
 _LAUNCHED = re.compile(r"task_launched_num=(\d{1,18})")
