@@ -43,7 +43,7 @@ def alignments_table(
 
 _ALIGN = """
 WITH main AS (
-    SELECT capture_id, run_id, experiment, arm, agent FROM captures WHERE role = 'main'
+    SELECT capture_id, run_id, experiment, arm, agent FROM captures WHERE role = 'main' AND kind = 'timing'
 ), calls AS (
     SELECT m.run_id, m.experiment, m.arm, o.point_id, sum(o.profiled_calls) AS calls,
            any_value(m.agent) AS agent

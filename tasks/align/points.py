@@ -17,7 +17,8 @@ def planned_points(document: RunDocument, experiment: str) -> pa.Table:
     """``points`` rows of everything planned, all with status missing."""
     plan = document.plans[experiment]
     processes = {
-        arm: sum(p.arm == arm and p.role == "main" for p in plan.processes) for arm in plan.points
+        arm: sum((p.arm, p.role, p.kind) == (arm, "main", "timing") for p in plan.processes)
+        for arm in plan.points
     }
     control = {(arm, point) for arm, points in plan.control.items() for point in points}
     rows = [
@@ -29,7 +30,7 @@ def planned_points(document: RunDocument, experiment: str) -> pa.Table:
 
 
 def points_table(document: RunDocument, experiment: str, captures: pa.Table, observed: pa.Table) -> pa.Table:
-    """``points`` of one experiment: planned rows with what the main processes observed.
+    """``points`` of one experiment: planned rows with what the main timing processes observed.
 
     ``observed`` has the schema ``tasks.read.capture.OBSERVED``.
 
@@ -73,7 +74,7 @@ def _planned(
 _JOIN = """
 WITH seen AS (
     SELECT c.run_id, c.experiment, c.arm, o.* EXCLUDE (capture_id)
-    FROM observed o JOIN captures c USING (capture_id) WHERE c.role = 'main'
+    FROM observed o JOIN captures c USING (capture_id) WHERE c.role = 'main' AND c.kind = 'timing'
 ), by_point AS (
     SELECT run_id, experiment, arm, point_id,
            count(*) FILTER (WHERE status = 'measured') AS present_processes,

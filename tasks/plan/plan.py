@@ -16,6 +16,8 @@ MIN_SAMPLE_NS = 200_000
 WARM_UP_MAX_ROUNDS = 30
 PROFILED_CALLS = 5
 DISCARD_BUDGET = 5
+TILING_AGENTS = ("npu", "simulated")
+"""Agents whose operators are tiled on the host: after the timing, one process an arm runs with logs on."""
 
 
 class PlanError(ValueError):
@@ -41,7 +43,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Process:
-    """One fresh process: ``arm`` in ``role`` (main or control), its block and its points in order."""
+    """One fresh process: ``arm`` in ``role`` (main or control), its block and its points in order.
+
+    ``kind`` is timing, or tiling: logs on, nothing timed.
+    """
 
     arm: str
     role: str
@@ -50,11 +55,13 @@ class Process:
     seed: int
     env: Mapping[str, str]
     points: tuple[Point, ...]
+    kind: str = "timing"
 
     @property
     def name(self) -> str:
         """Folder name of the capture within its experiment."""
-        return f"{self.arm}-{self.role}-{self.process_index:03d}"
+        what = self.role if self.kind == "timing" else self.kind
+        return f"{self.arm}-{what}-{self.process_index:03d}"
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,7 @@ class Plan:
             "plan_hash": self.plan_hash,
             "arm": process.arm,
             "role": process.role,
-            "kind": "timing",
+            "kind": process.kind,
             "process_index": process.process_index,
             "block": process.block,
             "seed": process.seed,
@@ -177,4 +184,23 @@ def _processes(
         pts = [p for p in by_arm[arm] if role == "main" or p["point_id"] in control[arm]]
         order = shuffled(pts, seed_for(seed, "order"))
         made.append(Process(arm, role, block, block, seed, env[arm], tuple(order)))
-    return made
+    return made + _tiling_processes(experiment, request, by_arm, env, count)
+
+
+def _tiling_processes(
+    experiment: Experiment,
+    request: Request,
+    by_arm: Mapping[str, list[Point]],
+    env: Mapping[str, Mapping[str, str]],
+    block: int,
+) -> list[Process]:
+    """One process an arm in a last block of their own: logs would slow the timing processes down."""
+    if request.agent not in TILING_AGENTS:
+        return []
+    return [
+        Process(
+            arm, "main", block, block, seed_for(request.seed, experiment.letter, arm, block), env[arm],
+            tuple(pts), "tiling",
+        )
+        for arm, pts in by_arm.items()
+    ]  # fmt: skip
