@@ -10,11 +10,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PRESET ?= quick
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help run test lint types soak bench lock clean
+.PHONY: help run test lint types soak bench npu-venv lock clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-7s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 run: $(VENV)/.run ## measure experiments A–D on this machine, archive, validate, report (PRESET=smoke|quick|full)
 	$(BIN)/tilewatch run A B C D --preset $(PRESET)
@@ -33,6 +33,13 @@ soak: $(VENV)/.dev ## the long tests at full counts
 
 bench: $(VENV)/.dev ## the benchmarks, each a ratio against a reference measured in the same run
 	@for b in tests/benchmarks/bench_*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+
+npu-venv: .venv-npu/.made ## an interpreter with torch_npu in .venv-npu, for the tests on the software NPU
+
+.venv-npu/.made: $(VENV)/.venv
+	$(PYTHON) -m venv .venv-npu
+	.venv-npu/bin/python -m pip --disable-pip-version-check install -q $(PIP_ARGS) torch==2.13.0 torch_npu==2.13.0 numpy pyyaml
+	@touch $@
 
 lock: $(VENV)/.dev ## write requirements.lock from what is installed in .venv
 	$(PIP) freeze --exclude-editable --exclude torch_npu | sed -E 's/^(torch==[0-9.]+)\+.*/\1/' > requirements.lock
