@@ -10,9 +10,7 @@ from infra.cli.exits import USAGE
 from infra.cli.output import complain
 
 NOT_YET = {
-    "ingest": "make captures of existing profiler and log folders",
     "demo": "run two simulated CANN builds through everything",
-    "baseline": "approve a build as baseline",
     "deploy": "create or update the Prefect deployments",
     "agent": "start a worker for this host and device",
 }

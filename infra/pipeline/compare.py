@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.archive import Archive
-from infra.errors import TilewatchError
+from infra.pipeline.baselines import ARMED, TABLES, armed, refuse_unarmed
+from infra.pipeline.names import NothingToCompareError, newest
 from infra.pipeline.report import keep_pages, software
 from infra.settings import Settings
 from tasks.analyse.compare import compare_builds
@@ -22,12 +23,6 @@ from tasks.publish.content import ReportContent
 from tasks.publish.report import render_report
 from tasks.validate.page import render_page
 from tasks.validate.run import validate_tables
-
-TABLES = ("runs", "captures", "points", "samples", "alignments")
-
-
-class NothingToCompareError(TilewatchError):
-    """A name that stands for no archived run, or two that have nothing in common."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +45,16 @@ def compare_archived(
 ) -> Compared:
     """Compare the newest run of each experiment of ``candidate`` with that of ``baseline`` and publish it.
 
-    A name is a run id or a build label. The candidate's run before the newest one of the same build, or
-    ``second_lease``, confirms. The floor between leases comes from all archived runs of builds that were
-    measured more than once on the same device class. Raises NothingToCompareError.
+    A name is a run id or a build label; ``@baseline`` is the approved one of the candidate's device class.
+    The candidate's run before the newest one of the same build, or ``second_lease``, confirms. The floor
+    between leases comes from all archived runs of builds that were measured more than once on the same
+    device class. Raises NothingToCompareError.
     """
+    if baseline == ARMED:
+        refuse_unarmed(archive)
     runs = archive.tables.scan("runs")
-    base_ids, candidate_ids = _newest(runs, baseline), _newest(runs, candidate)
+    candidate_ids = newest(runs, candidate)
+    baseline, base_ids = _baseline(archive, runs, baseline, candidate_ids)
     judged = [*base_ids, *candidate_ids]
     second_ids = [second_lease] if second_lease else _before(runs, candidate, judged)
     if set(base_ids) & set(candidate_ids):
@@ -75,21 +74,15 @@ def compare_archived(
     return _published(settings, archive, rows, base, new)
 
 
-def _newest(runs: pa.Table, name: str) -> list[str]:
-    """Run ids that ``name`` stands for: itself, or of a label the newest run of every experiment."""
-    if name == "@baseline":
-        raise NothingToCompareError(
-            "no baseline is armed", "Name a build label or a run; approving baselines is not built yet"
-        )
-    usable = runs.filter(pc.is_in(runs["status"], value_set=pa.array(["complete", "incomplete"])))
-    if pc.any(pc.equal(usable["run_id"], name)).as_py():
-        return [name]
-    of_label = usable.filter(pc.equal(usable["build"], name))
-    if not of_label.num_rows:
-        labels = ", ".join(sorted(set(runs["build"].to_pylist()))) or "none"
-        raise NothingToCompareError(f"{name} is no archived run and no build", f"Builds in here: {labels}")
-    newest = of_label.group_by("experiment").aggregate([("run_id", "max")])
-    return sorted(set(newest["run_id_max"].to_pylist()))
+def _baseline(
+    archive: Archive, runs: pa.Table, name: str, candidate_ids: Sequence[str]
+) -> tuple[str, list[str]]:
+    """The label and the runs that ``name`` stands for as a baseline of these candidates."""
+    if name != ARMED:
+        return name, newest(runs, name)
+    of_candidate = runs.filter(pc.equal(runs["run_id"], candidate_ids[0])).to_pylist()[0]
+    found = armed(archive, of_candidate["device_class"], of_candidate["agent"])
+    return found.build, list(found.run_ids)
 
 
 def _before(runs: pa.Table, name: str, judged: Sequence[str]) -> list[str]:

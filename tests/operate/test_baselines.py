@@ -1,0 +1,72 @@
+"""Baselines are approved by someone for a reason; every approval stays on record and the newest is armed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from data_contracts import from_rows
+from infra.archive import Archive
+from infra.objects import Endpoint, ObjectStore
+from infra.pipeline.baselines import approvals, armed
+from infra.pipeline.names import NothingToCompareError
+from infra.tables import TableStore
+from tests.flows.conftest import Home
+
+ROW = {
+    "experiment": "A", "arm": "standalone", "point_id": "0" * 16, "metric": "duration_ns", "build_id": "b",
+    "run_ids": ["01R"], "agent": "cpu", "evidence": "measured", "method_hash": "m", "processes": 5,
+    "value_ns": 100.0, "approved_by": "someone", "reason": "why", "analysis_version": 1,
+}  # fmt: skip
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    nowhere = Endpoint.__new__(Endpoint)
+    return Archive(nowhere, ObjectStore.__new__(ObjectStore), TableStore(tmp_path))
+
+
+def approval(name: str, build: str, device_class: str, approved_ns: int) -> pa.Table:
+    row: dict[str, Any] = {
+        **ROW, "name": name, "build": build, "device_class": device_class, "approved_ns": approved_ns
+    }  # fmt: skip
+    return from_rows("baselines", [row])
+
+
+def test_the_newest_approval_of_a_device_class_is_armed_and_the_older_ones_stay(archive: Archive) -> None:
+    archive.tables.write("baselines", approval("old@1", "old", "910C", 1_000))
+    archive.tables.write("baselines", approval("new@2", "new", "910C", 2_000))
+    archive.tables.write("baselines", approval("other@3", "other", "950", 3_000))
+    assert armed(archive, "910C", "cpu").build == "new"
+    assert armed(archive, "950", "cpu").build == "other"
+    rows = approvals(archive).to_pylist()
+    assert [(r["build"], r["armed"]) for r in rows] == [("other", True), ("new", True), ("old", False)]
+
+
+def test_a_device_class_without_an_approval_is_not_armed(archive: Archive) -> None:
+    archive.tables.write("baselines", approval("new@2", "new", "910C", 2_000))
+    with pytest.raises(NothingToCompareError, match="no baseline is armed for 950, agent cpu"):
+        armed(archive, "950", "cpu")
+
+
+def test_an_approved_build_is_what_baseline_stands_for(measured: Home) -> None:
+    said = measured.run("baseline", "approve", "base", "--reason", "the first one", "--by", "a tester")
+    assert "armed for" in said and "base@" in said
+    listed = json.loads(measured.run("baseline", "list", "--json"))
+    assert (listed[0]["build"], listed[0]["approved_by"], listed[0]["reason"], listed[0]["armed"]) == (
+        "base", "a tester", "the first one", True
+    )  # fmt: skip
+    assert listed[0]["points"] == 3 and listed[0]["experiments"] == ["A"]
+    measured.run("compare", "@baseline", "base", code=1)
+    assert "stand for the same run" in measured.stderr
+
+
+def test_an_approval_without_a_reason_or_of_an_unknown_build_is_refused(measured: Home) -> None:
+    measured.run("baseline", "approve", "base", "--reason", " ", code=1)
+    assert "a baseline needs a reason" in measured.stderr
+    measured.run("baseline", "approve", "nosuch", "--reason", "x", code=1)
+    assert "is no archived run and no build" in measured.stderr
