@@ -22,7 +22,7 @@ from tasks.analyse.tables import RunTables
 from tasks.plan.run_document import RunDocument
 from tasks.read.capture import OBSERVED, CaptureTables, read_capture
 
-PER_CAPTURE = ("captures", "samples", "kernels", "quarantine")
+PER_CAPTURE = ("captures", "samples", "kernels", "tilings", "quarantine")
 
 
 def derive(
@@ -46,7 +46,6 @@ def _experiment(
     tables = {name: _joined(name, read) for name in PER_CAPTURE}
     observed = pa.concat_tables([OBSERVED.empty_table(), *(r.observed for r in read)])
     tables["points"] = points_table(document, letter, tables["captures"], observed)
-    tables["tilings"] = schema("tilings").empty_table()
     tables["alignments"] = alignments_table(
         tables["points"], tables["captures"], observed, tables["kernels"], tables["tilings"]
     )

@@ -20,6 +20,7 @@ from tasks.read.quarantine import Refusal, refused_rows
 from tasks.read.result import ReadResult
 from tasks.read.samples import FILE as SAMPLES_FILE
 from tasks.read.samples import read_samples
+from tasks.read.tiling_capture import read_tilings
 from tasks.read.torch_trace import Calls, read_torch_trace
 
 SCHEMA_VERSION = 1
@@ -57,6 +58,7 @@ class CaptureTables:
     captures: pa.Table
     samples: pa.Table
     kernels: pa.Table
+    tilings: pa.Table
     quarantine: pa.Table
     observed: pa.Table
 
@@ -78,9 +80,11 @@ def read_capture(folder: Path, *, raw_prefix: str) -> CaptureTables:
     identity = {"role": capture["role"], "method_hash": capture["method_hash"]}
     samples = read_samples(folder / SAMPLES_FILE, origin, identity, planned)
     kernels = _kernels(folder, origin, records)
+    tilings = _tilings(folder, origin, capture, environment, plan, records)
     observed = _observed(origin, records, samples.facts["interval_ns"], capture["failure_reason"])
-    quarantine = pa.concat_tables([refused, samples.quarantine, kernels.quarantine])
-    return CaptureTables(captures, samples.table, kernels.table, quarantine, observed)
+    parts = (samples, kernels, tilings)
+    quarantine = pa.concat_tables([refused, *(part.quarantine for part in parts)])
+    return CaptureTables(captures, samples.table, kernels.table, tilings.table, quarantine, observed)
 
 
 def _document(path: Path) -> Document:
@@ -182,6 +186,27 @@ def _kernels(folder: Path, origin: Origin, records: Mapping[str, Document]) -> R
         if record.get("profiled_calls")
     }
     return read_torch_trace(folder / TRACE_FILE, TRACE_FILE, origin, calls)
+
+
+def _tilings(
+    folder: Path,
+    origin: Origin,
+    capture: Document,
+    environment: Document,
+    plan: Document,
+    records: Mapping[str, Document],
+) -> ReadResult:
+    """What a tiling process logged; other processes run without logs."""
+    if capture["kind"] != "tiling":
+        return ReadResult(schema("tilings").empty_table(), refused_rows(origin, "tilings", []))
+    operations = {point["point_id"]: point["operation"] for point in plan["points"]}
+    calls = [
+        (point, operations[point])
+        for point, record in records.items()
+        for _ in range(record.get("profiled_calls") or 0)
+    ]
+    components = environment.get("build", {}).get("components", {})
+    return read_tilings(folder, origin, calls, components.get("cann"))
 
 
 def _observed(
