@@ -49,6 +49,11 @@ class SweepRequest(_Request):
     soc: str = Field("Ascend910_9391", description="SoC that the boundaries are predicted for")
     command: str = Field("", description="The command that asked for it, recorded with the run")
 
+    @property
+    def title(self) -> str:
+        """What the flow run is called."""
+        return f"{self.resume or ' '.join(self.experiments)} {self.preset}"
+
 
 class CompareRequest(_Request):
     """Two builds, or a build and a run: which is slower, and by how much."""
@@ -67,5 +72,33 @@ class RegressionRequest(_Request):
     """A sweep, then its comparison with a baseline."""
 
     sweep: SweepRequest = Field(description="What to measure")
-    baseline: str = Field(description="Build label or run id to compare with")
+    baseline: str = Field(
+        "@baseline", description="Build label or run id to compare with; @baseline is the approved one"
+    )
     overrides: tuple[str, ...] = Field((), description="Keys whose difference is to be ignored")
+
+
+class UpgradeRequest(_Request):
+    """What is to be done when the build on a device has changed."""
+
+    sweep: SweepRequest = Field(description="What to measure on the new build")
+    old_build_id: str = Field("", description="Hash of the build before; where it is not known, empty")
+    new_build_id: str = Field(
+        "", description="Hash of the new build; the run refuses another one. Empty takes the present one"
+    )
+    old_cann: str = Field("", description="CANN version before, to predict what changes; empty: no prediction")
+    new_cann: str = Field("", description="CANN version after, to predict what changes; empty: no prediction")
+    baseline: str = Field(
+        "@baseline",
+        description="What to compare with: the approved build, or where none is armed the newest runs of the "
+        "build before; or a build label or run id",
+    )
+
+
+class ReanalyseRequest(_Request):
+    """Archived runs to be rebuilt from raw with the present code."""
+
+    runs: tuple[str, ...] = Field(min_length=1, description="Run ids, as `tilewatch runs` lists them")
+    comparisons: bool = Field(
+        True, description="Also judge every published comparison again that rests on one of the runs"
+    )

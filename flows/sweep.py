@@ -26,7 +26,7 @@ EXPERIMENTS = Path(__file__).parent / "experiments"
 Captures = dict[str, list[tuple[Path, str]]]
 
 
-@flow(name="sweep", flow_run_name="sweep {request.experiments} {request.preset}")
+@flow(name="sweep", flow_run_name="sweep {request.title}")
 def sweep(request: SweepRequest) -> SweepReport:
     """Measure experiments on one device, archive the captures, store the tables and publish a report."""
     settings = load_settings()

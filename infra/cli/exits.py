@@ -21,6 +21,7 @@ from infra.errors import (
 )
 from tasks.analyse.tables import AnalysisError
 from tasks.collect.manifest import CaptureError
+from tasks.collect.unpack import ArchiveError
 from tasks.measure.run import MeasureError
 from tasks.plan.experiment import ExperimentError
 from tasks.plan.plan import PlanError
@@ -47,8 +48,8 @@ _ENVIRONMENT_ERRORS = (
     StoreUnreachableError, CredentialsError, BucketError, NoSpaceError, ServiceError, MeasureError,
 )  # fmt: skip
 _WORK_ERRORS = (
-    TilewatchError, RunDocumentError, ContractError, AnalysisError, CaptureError, PublishError,
-    ValidationError,
+    TilewatchError, RunDocumentError, ContractError, AnalysisError, CaptureError, ArchiveError,
+    PublishError, ValidationError,
 )  # fmt: skip
 _EXPECTED = (*_USAGE_ERRORS, *_ENVIRONMENT_ERRORS, *_WORK_ERRORS)
 

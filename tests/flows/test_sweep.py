@@ -85,7 +85,8 @@ def test_the_comparison_is_published_once_and_can_be_read_again(archived: Home) 
 def test_the_run_is_on_the_prefect_server_with_its_artifacts(archived: Home, prefect_server: str) -> None:
     body = {"flows": {"name": {"any_": ["sweep"]}}}
     runs = httpx.post(f"{prefect_server}/flow_runs/filter", json=body).json()
-    assert runs and all(r["state_type"] == "COMPLETED" for r in runs if "smoke" in r["name"])
+    completed = [r["name"] for r in runs if r["state_type"] == "COMPLETED"]
+    assert completed.count("sweep A smoke") >= 2, "one for each build; other tests kill theirs"
     artifacts = httpx.post(f"{prefect_server}/artifacts/filter", json={}).json()
     assert {"sweep", "sweep-report"} <= {a["key"] for a in artifacts}
 

@@ -1,0 +1,106 @@
+"""Ingest: captures of what already lies on a disk, stored raw, read, validated, accounted for by file."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.archive import Archive
+from infra.progress import current
+from infra.settings import Settings
+from tasks.collect.archive import archive_capture
+from tasks.collect.ingest import IngestedCapture, Skipped, ingest_path
+from tasks.read.ingested import FileAccount, IngestedTables, read_ingested
+from tasks.validate.run import validate_tables
+
+
+@dataclass(frozen=True)
+class IngestedFiles:
+    """What became of one capture: where it is, whether it was new, every file's account, its self-checks."""
+
+    capture: IngestedCapture
+    raw_prefix: str
+    created: bool
+    account: tuple[FileAccount, ...]
+    checks: pa.Table
+    refused_by_validation: int
+
+
+@dataclass(frozen=True)
+class IngestReport:
+    """What became of all given paths."""
+
+    captures: tuple[IngestedFiles, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def ingest_paths(
+    settings: Settings, archive: Archive | None, paths: Sequence[Path], build: str | None
+) -> IngestReport:
+    """Make captures of ``paths``, store and read them; without ``archive`` nothing is stored (dry run).
+
+    Ingesting the same bytes again is a no-op. Raises ArchiveError for an unsafe archive and FileNotFoundError
+    where there is nothing.
+    """
+    settings.prepare()
+    current().stage("ingest", len(paths) + 1)
+    read: list[_Read] = []
+    skipped: list[Skipped] = []
+    with tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".ingest-") as work:
+        for path in paths:
+            found = ingest_path(path, Path(work) / "captures", build=build)
+            read += [_stored(archive, capture) for capture in found.captures]
+            skipped += [Skipped(f"{path.name}: {s.name}", s.reason) for s in found.skipped]
+            current().advance(str(path))
+        refused = _tabulated(archive, [r.found for r in read], Path(work)) if read else {}
+    current().advance("tables")
+    captures = [
+        IngestedFiles(r.capture, r.prefix, r.created, r.found.account, r.found.checks, refused.get(r.id, 0))
+        for r in read
+    ]
+    return IngestReport(tuple(captures), tuple(skipped))
+
+
+@dataclass(frozen=True)
+class _Read:
+    capture: IngestedCapture
+    prefix: str
+    created: bool
+    found: IngestedTables
+
+    @property
+    def id(self) -> str:
+        return self.capture.capture_id
+
+
+def _stored(archive: Archive | None, capture: IngestedCapture) -> _Read:
+    prefix, created = "", True
+    if archive is not None:
+        stored = archive_capture(capture.folder, archive.objects)
+        prefix, created = stored.prefix, stored.created
+    return _Read(capture, prefix, created, read_ingested(capture.folder, raw_prefix=prefix))
+
+
+def _tabulated(archive: Archive | None, found: Sequence[IngestedTables], work: Path) -> dict[str, int]:
+    """Validate the tables of all captures at once and store them; refused rows by capture."""
+    parts: dict[str, list[pa.Table]] = defaultdict(list)
+    for one in found:
+        for name, table in one.tables.items():
+            parts[name].append(table)
+    tables = {name: pa.concat_tables(some) for name, some in parts.items()}
+    quarantine = [tables.pop("quarantine")] if "quarantine" in tables else []
+    validated = validate_tables(tables, work)
+    if archive is not None:
+        stored = validated.tables | {
+            "quarantine": pa.concat_tables([*quarantine, validated.quarantine]),
+            "checks": pa.concat_tables([*(one.checks for one in found), validated.checks]),
+        }
+        archive.tables.write_run(stored)
+    counted = pc.value_counts(validated.quarantine["capture_id"]).to_pylist()
+    return {row["values"]: row["counts"] for row in counted}

@@ -1,0 +1,97 @@
+"""`tilewatch ingest`: what already lies on a disk becomes captures, tables and an account of every file."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.archive import open_archive
+from infra.settings import Settings
+from tests.cli.test_errors import User
+
+KERNELS = (
+    "Step Id,Device_id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us),Block Dim,"
+    "Mix Block Dim,HF32 Eligible,Input Shapes,Input Data Types,Input Formats,Output Shapes,"
+    "Output Data Types,Output Formats\n"
+)
+GOOD = (
+    '1,0,aclnnQuantMatmulWeightNz_QuantBatchMatmulV3_QuantBatchMatmulV3,QuantBatchMatmulV3,MIX_AIC,'
+    '"1717575960208042.710\t",12.340,0.000,16,32,NO,"""16,4096;32,256,16,32""",INT8;INT8,ND;FRACTAL_NZ,'
+    '"""16,1024""",DT_BF16,ND\n'
+)
+TRUNCATED = "1,0,aclnnQuantMatmulWeightNz_QuantBatchMa\n"
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Iterator[User]:
+    made = User(tmp_path / "home")
+    yield made
+    made.run("down")
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    """A profiler folder with one good and one truncated row, and a file that nothing takes."""
+    folder = tmp_path / "rank0_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+    folder.mkdir(parents=True)
+    (folder / "kernel_details.csv").write_text(KERNELS + GOOD + TRUNCATED)
+    (folder / "holiday.txt").write_text("sand")
+    return folder.parent
+
+
+def test_good_rows_are_stored_the_bad_row_is_in_quarantine_and_nothing_is_silent(
+    user: User, profile: Path
+) -> None:
+    done = user.run("ingest", str(profile), "--json")
+    assert done.returncode == 0, done.stderr
+    (capture,) = json.loads(done.stdout)
+    (file,) = [f for f in capture["files"] if f["file"].endswith("kernel_details.csv")]
+    assert (file["rows"], file["quarantined"]) == ({"kernels": 1}, 1)
+    rows = json.loads(user.run("query", "SELECT * FROM kernels", "--json").stdout)
+    assert [(r["op_type"], r["duration_ns"], r["block_dim"]) for r in rows] == [
+        ("QuantBatchMatmulV3", 12_340, 16)
+    ]
+    assert rows[0]["start_ns"] == 1_717_575_960_208_042_710
+    assert rows[0]["input_formats"] == ["ND", "FRACTAL_NZ"]
+    (bad,) = json.loads(user.run("query", "SELECT * FROM quarantine", "--json").stdout)
+    assert bad["source_line"] == 3 and bad["raw_text"].startswith("1,0,aclnnQuantMatmul")
+
+
+def test_the_same_bytes_again_are_a_no_op_even_from_an_archive(
+    user: User, profile: Path, tmp_path: Path
+) -> None:
+    packed = tmp_path / "profile.tar.gz"
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add(profile, profile.name)
+    first = json.loads(user.run("ingest", str(profile), "--json").stdout)
+    again = json.loads(user.run("ingest", str(packed), "--json").stdout)
+    assert [c["created"] for c in (*first, *again)] == [True, False]
+    assert first[0]["capture_id"] == again[0]["capture_id"]
+    counted = user.run("query", "SELECT count(*) AS n FROM captures", "--json").stdout
+    assert json.loads(counted) == [{"n": 1}]
+
+
+def test_a_dry_run_accounts_for_everything_and_stores_nothing(user: User, profile: Path) -> None:
+    done = user.run("ingest", str(profile), "--dry-run")
+    assert "not stored (dry run)" in done.stdout and "holiday.txt" in done.stdout
+    with open_archive(Settings(home=Path(user.environment["TILEWATCH_HOME"]))) as archive:
+        assert list(archive.objects.list("raw/")) == []
+
+
+def test_what_is_not_recognised_fails_and_says_so(user: User, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    said = user.fails("ingest", str(tmp_path / "notes.txt"), code=1)
+    assert "nothing was recognised" in said
+
+
+def test_an_archive_that_climbs_out_of_its_folder_is_refused_by_name(user: User, tmp_path: Path) -> None:
+    evil = tmp_path / "evil.tar.gz"
+    with tarfile.open(evil, "w:gz") as archive:
+        (tmp_path / "inside").write_text("x")
+        archive.add(tmp_path / "inside", "../climbed.txt")
+    said = user.fails("ingest", str(evil), code=1)
+    assert "../climbed.txt" in said and not (tmp_path / "climbed.txt").exists()
