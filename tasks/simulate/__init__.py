@@ -1,1 +1,1 @@
-"""Captures with planted truth, for demonstrations, tests and load; always evidence simulated."""
+"""A stand-in device with planted truth: predicted tiling and a cost model, written as real captures."""
