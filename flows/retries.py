@@ -29,6 +29,7 @@ SAFE_TO_REPEAT: dict[str, Any] = {
     "retries": 3,
     "retry_delay_seconds": [1, 5, 20],
     "retry_condition_fn": worth_retrying,
+    "timeout_seconds": 3600,
     "cache_policy": NO_CACHE,
 }
 """Settings of a task that stores the same thing again without doubling it."""

@@ -18,9 +18,9 @@ from infra.pipeline.measure import Batch, batches, measure_batch
 from infra.pipeline.prepare import SweepOptions, plans, prepare
 from infra.pipeline.report import SweepReport, report_run
 from infra.pipeline.tabulate import Tabulated, tabulate_run
-from infra.settings import load_settings
+from infra.settings import Settings, load_settings
 from infra.spool import RunFolder
-from tasks.plan.experiment import load_experiments
+from tasks.plan.experiment import Experiment, load_experiments
 
 EXPERIMENTS = Path(__file__).parent / "experiments"
 Captures = dict[str, list[tuple[Path, str]]]
@@ -48,7 +48,12 @@ def check(request: SweepRequest) -> None:
     if request.resume is not None:
         spool.find(load_settings(), request.resume)
     else:
-        plans(options(request), load_experiments(EXPERIMENTS), seed=1)
+        plans(options(request), experiments(load_settings()), seed=1)
+
+
+def experiments(settings: Settings) -> dict[str, Experiment]:
+    """The experiments of this site by letter. Raises ExperimentError."""
+    return load_experiments(settings.experiments or EXPERIMENTS)
 
 
 def options(request: SweepRequest) -> SweepOptions:
@@ -61,7 +66,7 @@ def start(request: SweepRequest) -> str:
     """Describe device and build, plan every experiment, and give the run its id."""
     settings = load_settings()
     with open_archive(settings) as archive:
-        return prepare(settings, archive, options(request), load_experiments(EXPERIMENTS)).document.run_id
+        return prepare(settings, archive, options(request), experiments(settings)).document.run_id
 
 
 @task(name="measure", task_run_name="measure {batch.experiment} block {batch.block}", cache_policy=NO_CACHE)

@@ -69,11 +69,14 @@ class Settings(BaseSettings):
     spool: Path | None = Field(
         None, description="Folder where captures stay until they are archived; default <home>/spool"
     )
+    experiments: Path | None = Field(
+        None, description="Folder of experiment files (YAML); default: those that ship with tilewatch"
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "WARNING", description="Least severe log message that is shown"
     )
 
-    @field_validator("home", "measure_python", "lock_folder", "spool")
+    @field_validator("home", "measure_python", "lock_folder", "spool", "experiments")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return None if path is None else Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - keeps symlinks

@@ -139,9 +139,19 @@ def load_experiment(path: Path) -> Experiment:
 
 
 def load_experiments(folder: Path) -> dict[str, Experiment]:
-    """All operator experiments of ``folder``, by letter, in order of the letter."""
-    loaded = [load_experiment(path) for path in sorted(folder.glob("*.yaml"))]
-    return {e.letter: e for e in sorted(loaded, key=lambda e: e.letter)}
+    """All operator experiments of ``folder``, by letter, in order of the letter.
+
+    Raises ExperimentError for a bad file, a folder without files, or a letter that two files have.
+    """
+    loaded = {path: load_experiment(path) for path in sorted(folder.glob("*.yaml"))}
+    if not loaded:
+        raise ExperimentError(f"{folder}: holds no experiment files (*.yaml)")
+    by_letter: dict[str, Experiment] = {}
+    for path, experiment in sorted(loaded.items(), key=lambda item: item[1].letter):
+        if experiment.letter in by_letter:
+            raise ExperimentError(f"{path}: letter {experiment.letter} belongs to another file already")
+        by_letter[experiment.letter] = experiment
+    return by_letter
 
 
 def _explain(path: Path, root: yaml.Node | None, error: Any) -> str:

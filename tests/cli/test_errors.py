@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -98,6 +99,28 @@ def test_an_unknown_experiment_preset_or_point_says_what_there_is(user: User) ->
     assert "no axis list 'rush'" in user.fails("run", "A", "--axis", "rush", code=2)
     assert "has no point" in user.fails("run", "A", "--point", "0" * 16, code=2)
     assert "quick" in user.fails("run", "A", "--preset", "enormous", code=2)
+
+
+def test_a_malformed_experiment_file_names_file_line_and_field(tmp_path: Path) -> None:
+    folder = tmp_path / "experiments"
+    shutil.copytree(Path(__file__).parents[2] / "flows" / "experiments", folder)
+    broken = folder / "quant_matmul.yaml"
+    broken.write_text(broken.read_text().replace("processes: 5", "processes: five"))
+    said = User(tmp_path / "home", TILEWATCH_EXPERIMENTS=str(folder)).fails("run", "A", code=2)
+    line = broken.read_text().split("processes: five")[0].count("\n") + 1
+    assert f"quant_matmul.yaml:{line}: presets.quick.processes: Input should be a valid integer" in said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
+def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(small)], check=True)
+    try:
+        said = User(small / "home").fails("run", "A", "--preset", "smoke", code=3)
+        assert "space" in said and "what to do:" in said
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
 
 
 def test_a_run_that_is_not_there_says_which_are(user: User) -> None:
