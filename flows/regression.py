@@ -1,30 +1,53 @@
-"""Regression: a sweep, then its comparison with the baseline."""
+"""Regression: a sweep, its comparison with the approved baseline, confirmation, and an alert or one line."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prefect import flow
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
 
-from flows.compare import Comparison, compare
+from flows.alerts import alert
+from flows.compare import Comparison
+from flows.confirmation import compare_confirmed
 from flows.requests import CompareRequest, RegressionRequest
 from flows.sweep import sweep
+from infra.archive import open_archive
+from infra.pipeline.baselines import baseline_runs
 from infra.pipeline.report import SweepReport
+from infra.settings import load_settings
+from tasks.measure.run import describe
 
 
 @dataclass(frozen=True)
 class Regression:
-    """What was measured, and how it compares with the baseline."""
+    """What was measured, how it compares with the baseline, and how many points are confirmed SLOWER."""
 
     sweep: SweepReport
     comparison: Comparison
+    slower: int
 
 
 @flow(name="regression", flow_run_name="regression against {request.baseline}")
 def regression(request: RegressionRequest) -> Regression:
-    """Measure, then judge the new run against the baseline."""
+    """Measure, judge the new run against the baseline, confirm what is SLOWER, and tell.
+
+    Fails as "not armed" before anything is measured where no baseline is approved.
+    """
+    refuse_unarmed(request)
     measured = sweep(request.sweep)
     against = CompareRequest(
         baseline=request.baseline, candidate=measured.run_id, overrides=request.overrides
     )
-    return Regression(measured, compare(against))
+    compared = compare_confirmed(against, request.sweep, measured)
+    command = f"tilewatch compare {compared.rows['baseline'][0]} {measured.run_id}"
+    return Regression(measured, compared, alert("regression", compared, command))
+
+
+@task(name="armed", cache_policy=NO_CACHE)
+def refuse_unarmed(request: RegressionRequest) -> None:
+    """Raise NothingToCompareError where the baseline stands for nothing on this device."""
+    settings = load_settings()
+    device_class = describe(str(settings.measure_python), request.sweep.agent).device_class
+    with open_archive(settings) as archive:
+        baseline_runs(archive, request.baseline, device_class, request.sweep.agent)

@@ -86,8 +86,12 @@ class UpgradeRequest(_Request):
     new_build_id: str = Field(
         "", description="Hash of the new build; the run refuses another one. Empty takes the present one"
     )
-    old_cann: str = Field("", description="CANN version before, to predict what changes; empty: no prediction")
-    new_cann: str = Field("", description="CANN version after, to predict what changes; empty: no prediction")
+    old_cann: str = Field(
+        "", description="CANN version before, to predict what changes; empty predicts nothing"
+    )
+    new_cann: str = Field(
+        "", description="CANN version after, to predict what changes; empty predicts nothing"
+    )
     baseline: str = Field(
         "@baseline",
         description="What to compare with: the approved build, or where none is armed the newest runs of the "

@@ -11,7 +11,6 @@ from infra.cli.output import complain
 
 NOT_YET = {
     "demo": "run two simulated CANN builds through everything",
-    "deploy": "create or update the Prefect deployments",
     "agent": "start a worker for this host and device",
 }
 

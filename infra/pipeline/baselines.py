@@ -76,6 +76,17 @@ def armed(archive: Archive, device_class: str, agent: str) -> Baseline:
     raise NothingToCompareError(f"no baseline is armed for {device_class}, agent {agent}", APPROVE_HINT)
 
 
+def baseline_runs(archive: Archive, name: str, device_class: str, agent: str) -> tuple[str, tuple[str, ...]]:
+    """Label and run ids that ``name`` stands for where it is a baseline: the armed one, a label or a run.
+
+    Raises NothingToCompareError.
+    """
+    if name == ARMED:
+        found = armed(archive, device_class, agent)
+        return found.build, found.run_ids
+    return name, tuple(newest(archive.tables.scan("runs"), name))
+
+
 def refuse_unarmed(archive: Archive) -> None:
     """Raise NothingToCompareError where nothing was ever approved."""
     if not archive.tables.scan("baselines").num_rows:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.archive import Archive
-from infra.pipeline.baselines import ARMED, TABLES, armed, refuse_unarmed
+from infra.pipeline.baselines import ARMED, TABLES, baseline_runs, refuse_unarmed
 from infra.pipeline.names import NothingToCompareError, newest
 from infra.pipeline.report import keep_pages, software
 from infra.settings import Settings
@@ -54,7 +54,8 @@ def compare_archived(
         refuse_unarmed(archive)
     runs = archive.tables.scan("runs")
     candidate_ids = newest(runs, candidate)
-    baseline, base_ids = _baseline(archive, runs, baseline, candidate_ids)
+    first = runs.filter(pc.equal(runs["run_id"], candidate_ids[0])).slice(0, 1).to_pylist()[0]
+    baseline, base_ids = baseline_runs(archive, baseline, first["device_class"], first["agent"])
     judged = [*base_ids, *candidate_ids]
     second_ids = [second_lease] if second_lease else _before(runs, candidate, judged)
     if set(base_ids) & set(candidate_ids):
@@ -72,17 +73,6 @@ def compare_archived(
         second_lease=_tables(archive, second_ids) if second_ids else None,
     )
     return _published(settings, archive, rows, base, new)
-
-
-def _baseline(
-    archive: Archive, runs: pa.Table, name: str, candidate_ids: Sequence[str]
-) -> tuple[str, list[str]]:
-    """The label and the runs that ``name`` stands for as a baseline of these candidates."""
-    if name != ARMED:
-        return name, newest(runs, name)
-    of_candidate = runs.filter(pc.equal(runs["run_id"], candidate_ids[0])).to_pylist()[0]
-    found = armed(archive, of_candidate["device_class"], of_candidate["agent"])
-    return found.build, list(found.run_ids)
 
 
 def _before(runs: pa.Table, name: str, judged: Sequence[str]) -> list[str]:

@@ -1,0 +1,132 @@
+"""CANN upgrade: what should change, what did change, and the three worst points with their causes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from prefect import flow, task
+from prefect.artifacts import create_table_artifact
+from prefect.cache_policies import NO_CACHE
+
+from flows.alerts import alert, build_cause
+from flows.compare import Comparison
+from flows.confirmation import compare_confirmed
+from flows.requests import CompareRequest, UpgradeRequest
+from flows.sweep import EXPERIMENTS, sweep
+from infra.archive import open_archive
+from infra.pipeline.baselines import ARMED, baseline_runs
+from infra.pipeline.builds import newest_label, present_build, refuse_other_build
+from infra.pipeline.names import NothingToCompareError
+from infra.pipeline.report import SweepReport
+from infra.settings import load_settings
+from tasks.plan.experiment import load_experiments
+from tasks.predict.environment import cann_version, platform
+from tasks.predict.experiments import axis_list, curves
+from tasks.predict.upgrades import Change, changes, worst_first
+
+SHOWN_CHANGES = 200
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """What was predicted, what was measured, how it compares, and how many points are confirmed SLOWER."""
+
+    predicted: tuple[Change, ...]
+    sweep: SweepReport
+    comparison: Comparison
+    slower: int
+
+
+@flow(name="cann_upgrade", flow_run_name="cann_upgrade {request.old_cann} {request.new_cann}")
+def cann_upgrade(request: UpgradeRequest) -> Upgrade:
+    """Predict what the new build changes, sweep it, judge it against the approved or the former build, tell.
+
+    Aborts where the build is not the one that the run is about, before the sweep or after it.
+    """
+    agent = request.sweep.agent
+    build_id = request.new_build_id or present(agent, "")
+    present(agent, build_id)
+    baseline = resolved_baseline(request, build_id)
+    predicted = predicted_changes(request)
+    measured = sweep(request.sweep)
+    present(agent, build_id)
+    against = CompareRequest(baseline=baseline, candidate=measured.run_id)
+    compared = compare_confirmed(against, request.sweep, measured)
+    command = f"tilewatch compare {compared.rows['baseline'][0]} {measured.run_id}"
+    slower = alert("cann-upgrade", compared, command, predicted_cause(predicted))
+    return Upgrade(tuple(predicted), measured, compared, slower)
+
+
+@task(name="present build", cache_policy=NO_CACHE)
+def present(agent: str, expected: str) -> str:
+    """Hash of the present build. Raises BuildChangedError where another one is expected."""
+    settings = load_settings()
+    found = refuse_other_build(settings, agent, expected) if expected else present_build(settings, agent)
+    return found.build_id
+
+
+@task(name="baseline", cache_policy=NO_CACHE)
+def resolved_baseline(request: UpgradeRequest, build_id: str) -> str:
+    """Name to compare with: the one asked for, or the former build where no baseline is armed.
+
+    Raises NothingToCompareError before anything is measured where there is neither.
+    """
+    settings = load_settings()
+    device_class = present_build(settings, request.sweep.agent).device_class
+    with open_archive(settings) as archive:
+        try:
+            baseline_runs(archive, request.baseline, device_class, request.sweep.agent)
+        except NothingToCompareError:
+            former = newest_label(archive, request.old_build_id) if request.old_build_id != build_id else None
+            if request.baseline != ARMED or former is None:
+                raise
+            return former
+    return request.baseline
+
+
+@task(name="predict", cache_policy=NO_CACHE)
+def predicted_changes(request: UpgradeRequest) -> list[Change]:
+    """Tiling fields that the upgrade changes at the swept points, worst first; also left as an artifact.
+
+    Empty without both CANN versions: what runs is then no CANN, or is not known. Raises PredictError for a
+    version that there are no rules of.
+    """
+    if not (request.old_cann and request.new_cann):
+        return []
+    before, after = cann_version(request.old_cann), cann_version(request.new_cann)
+    known = load_experiments(EXPERIMENTS)
+    found = [
+        change
+        for letter in request.sweep.experiments
+        for curve in curves(known[letter])
+        for change in changes(
+            curve.call, curve.axis, axis_list(known[letter]), platform(request.sweep.soc), before, after,
+            curve.linear,
+        )
+    ]  # fmt: skip
+    worst = list(dict.fromkeys(worst_first(found)))
+    create_table_artifact(
+        [asdict(change) for change in worst[:SHOWN_CHANGES]],
+        key="cann-upgrade-predictions",
+        description=f"predicted for CANN {request.old_cann} → {request.new_cann}: {len(worst)} changes",
+    )
+    return worst
+
+
+def predicted_cause(predicted: list[Change]) -> Callable[[dict[str, Any]], str]:
+    """A function that names the predicted change at a compared point, else what the comparison knows."""
+    by_shape: dict[tuple[int, int, int | None], list[Change]] = {}
+    for change in predicted:
+        by_shape.setdefault((change.m, change.k, change.n), []).append(change)
+
+    def cause(row: dict[str, Any]) -> str:
+        n = None if row["operator"] == "dynamic_quant" else row["n"]
+        at_point = by_shape.get((row["m_executed"], row["k"], n), [])
+        if not at_point:
+            return build_cause(row)
+        worst = at_point[0]
+        return f"predicted: {worst.operator} {worst.field} {worst.before} → {worst.after}"
+
+    return cause

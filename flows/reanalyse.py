@@ -1,0 +1,67 @@
+"""Reanalyse: rebuild archived runs from raw with the present code, and tell which verdicts changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from prefect import flow, task
+from prefect.artifacts import create_table_artifact
+
+from flows.compare import compare
+from flows.requests import CompareRequest, ReanalyseRequest
+from flows.retries import SAFE_TO_REPEAT
+from infra.archive import open_archive
+from infra.pipeline.report import SweepReport, report_run
+from infra.pipeline.tabulate import rebuild_run
+from infra.pipeline.verdicts import Pair, changed_verdicts, pairs_of
+from infra.settings import load_settings
+
+
+@dataclass(frozen=True)
+class Reanalysis:
+    """The rebuilt runs, and one row a point whose verdict is another one now."""
+
+    runs: tuple[SweepReport, ...]
+    changed: tuple[dict[str, Any], ...]
+
+
+@flow(name="reanalyse", flow_run_name="reanalyse {request.runs}")
+def reanalyse(request: ReanalyseRequest) -> Reanalysis:
+    """Rebuild every table of the runs from raw, then judge again the comparisons that rest on them.
+
+    A comparison whose inputs or rules changed becomes a new version beside the old one.
+    """
+    rebuilt = tuple(rebuild(run) for run in request.runs)
+    pairs = resting_on(request.runs) if request.comparisons else []
+    for pair in pairs:
+        compare(CompareRequest(baseline=pair.baseline, candidate=pair.candidate, overrides=pair.overrides))
+    changed = verdicts(pairs)
+    create_table_artifact(
+        changed,
+        key="reanalysis",
+        description=f"{len(rebuilt)} runs, {len(pairs)} comparisons, {len(changed)} verdicts changed",
+    )
+    return Reanalysis(rebuilt, tuple(changed))
+
+
+@task(name="rebuild", task_run_name="rebuild {run}", **SAFE_TO_REPEAT)
+def rebuild(run: str) -> SweepReport:
+    """Rebuild one run and its report; safe to repeat, so it is retried."""
+    settings = load_settings()
+    with open_archive(settings) as archive:
+        return report_run(settings, archive, rebuild_run(settings, archive, run))
+
+
+@task(name="comparisons", **SAFE_TO_REPEAT)
+def resting_on(runs: tuple[str, ...]) -> list[Pair]:
+    """Published comparisons that rest on one of ``runs``."""
+    with open_archive(load_settings()) as archive:
+        return pairs_of(archive, runs)
+
+
+@task(name="verdicts", **SAFE_TO_REPEAT)
+def verdicts(pairs: list[Pair]) -> list[dict[str, Any]]:
+    """What is another verdict in the newest version than in the one before."""
+    with open_archive(load_settings()) as archive:
+        return list(changed_verdicts(archive, pairs).to_pylist())

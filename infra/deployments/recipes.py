@@ -1,0 +1,89 @@
+"""Which deployments a fleet needs: name, flow, queue, parameters, schedule and tags, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from pydantic import BaseModel
+
+from flows.requests import RegressionRequest, UpgradeRequest
+from infra.deployments.fleet import Device, DeviceClass, Fleet, RegressionPlan
+
+ANALYSIS_QUEUE = "default"
+"""Queue of a pool that every worker of the pool serves beside its device's own."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One deployment. ``entrypoint`` is ``module path:flow`` inside the checkout."""
+
+    name: str
+    flow: str
+    pool: str
+    queue: str
+    tags: tuple[str, ...]
+    parameters: dict[str, Any] = field(default_factory=dict)
+    schedule: RegressionPlan | None = None
+
+    @property
+    def entrypoint(self) -> str:
+        """Where the flow is in the checkout."""
+        return f"flows/{self.flow}.py:{self.flow}"
+
+    @property
+    def when(self) -> str | None:
+        """The schedule in words; None for a deployment that is only run when asked."""
+        plan = self.schedule
+        if plan is None:
+            return None
+        return f"{plan.cron} {plan.timezone}" if plan.cron else f"every {plan.every_s:g} s"
+
+    @property
+    def interval(self) -> timedelta | None:
+        """Time between two starts, for a schedule without cron."""
+        every_s = self.schedule.every_s if self.schedule else None
+        return None if every_s is None else timedelta(seconds=every_s)
+
+
+def class_tag(device_class: str) -> str:
+    """The tag by which a worker knows what device class a run is for."""
+    return f"device-class:{device_class}"
+
+
+def recipes(fleet: Fleet) -> Iterator[Recipe]:
+    """Every deployment of the fleet."""
+    for one in fleet.device_classes:
+        for device in one.devices:
+            yield from _of_device(one, device)
+        for plan in one.regressions:
+            yield _scheduled(one, plan)
+        for flow in ("compare", "reanalyse"):
+            yield Recipe(one.pool, flow, one.pool, ANALYSIS_QUEUE, ("tilewatch", flow))
+
+
+def _of_device(one: DeviceClass, device: Device) -> Iterator[Recipe]:
+    asked = {
+        "sweep": one.swept(),
+        "regression": RegressionRequest(sweep=one.swept()),
+        "cann_upgrade": UpgradeRequest(sweep=one.swept()),
+    }
+    for flow, request in asked.items():
+        yield Recipe(device.queue, flow, one.pool, device.queue, _tags(one, flow), _parameters(request))
+
+
+def _scheduled(one: DeviceClass, plan: RegressionPlan) -> Recipe:
+    request = RegressionRequest(sweep=one.swept(plan.sweep), baseline=plan.baseline)
+    queue = plan.queue or one.devices[0].queue
+    tags = _tags(one, "regression")
+    return Recipe(plan.name, "regression", one.pool, queue, tags, _parameters(request), plan)
+
+
+def _tags(one: DeviceClass, flow: str) -> tuple[str, ...]:
+    return ("tilewatch", flow, class_tag(one.device_class), f"agent:{one.agent}")
+
+
+def _parameters(request: BaseModel) -> dict[str, Any]:
+    return {"request": request.model_dump(mode="json")}

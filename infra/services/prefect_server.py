@@ -1,0 +1,95 @@
+"""The Prefect server of this host: started on a free loopback port, and where it is reached."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from infra import prefect_settings
+from infra.errors import ServiceError
+from infra.services.background import Background
+from infra.services.ports import LOOPBACK, free_ports
+from infra.settings import Settings
+
+# The first start migrates the database: 19 s measured on two idle cores.
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 15.0
+PROBE_TIMEOUT_S = 2.0
+
+
+def server(home: Path) -> Background:
+    """The server's process of this home."""
+    return Background(home / "services", "prefect-server")
+
+
+def address(home: Path) -> str | None:
+    """Address of the API of this home's running server; None where none runs."""
+    found = server(home)
+    return f"http://{LOOPBACK}:{found.state().port}/api" if found.alive() else None
+
+
+def healthy(api_url: str) -> bool:
+    """Whether the server says that it is well."""
+    try:
+        with urllib.request.urlopen(f"{api_url}/health", timeout=PROBE_TIMEOUT_S) as answer:
+            return bool(answer.status == 200)
+    except (OSError, ValueError):
+        return False
+
+
+def ensure_running(settings: Settings) -> str:
+    """Start the server unless it runs; returns the address of its API.
+
+    Raises ServiceError where it does not become healthy.
+    """
+    service = server(settings.home)
+    if service.alive():
+        return _when_healthy(settings.home, service)
+    last = service.state().port
+    (port,) = free_ports(1, [last] if last else ())
+    folder = settings.home / "prefect"
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = {
+        **os.environ,
+        **prefect_settings.ALWAYS,
+        "PREFECT_HOME": str(folder),
+        "PREFECT_SERVER_API_HOST": LOOPBACK,
+        "PREFECT_SERVER_API_PORT": str(port),
+    }
+    for name in ("PREFECT_API_URL", "PYTHONDONTWRITEBYTECODE"):
+        environment.pop(name, None)
+    prefect = str(Path(sys.executable).with_name("prefect"))
+    service.start([prefect, "server", "start"], environment, port)
+    return _when_healthy(settings.home, service)
+
+
+def require(settings: Settings) -> str:
+    """Address of the API to work with: PREFECT_API_URL, else this home's own server.
+
+    Raises ServiceError where there is neither.
+    """
+    if configured := os.environ.get("PREFECT_API_URL"):
+        return configured
+    if found := address(settings.home):
+        return found
+    raise ServiceError(
+        "no Prefect server is configured", "Start one here with `tilewatch up`, or set PREFECT_API_URL"
+    )
+
+
+def _when_healthy(home: Path, service: Background) -> str:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        api_url = address(home)
+        if api_url is None:
+            break
+        if healthy(api_url):
+            return api_url
+        time.sleep(0.2)
+    reason = service.last_line()
+    service.stop(STOP_TIMEOUT_S)
+    raise ServiceError(f"the Prefect server does not start: {reason}", f"See {service.log}")
