@@ -18,11 +18,15 @@ from infra.progress import current
 from infra.settings import Settings
 from tasks.measure.program import locks
 from tasks.plan.run_document import RunDocument
+from tasks.simulate.sweep import lease_of
 
 
 @dataclass(frozen=True)
 class Lease:
-    """One hold of the device lock; ``descriptor`` is the locked file, inherited by the measuring process."""
+    """One hold of the device lock; ``descriptor`` is the locked file, inherited by the measuring process.
+
+    −1 where nothing is locked.
+    """
 
     lease_id: str
     path: Path
@@ -31,7 +35,13 @@ class Lease:
 
 @contextmanager
 def leased(settings: Settings, document: RunDocument) -> Iterator[Lease]:
-    """Hold the lock of the run's device; waits its turn, and says who holds it meanwhile."""
+    """Hold the lock of the run's device; waits its turn, and says who holds it meanwhile.
+
+    A simulated run needs no device: its lease is that of its seed, and nothing is locked.
+    """
+    if document.agent == "simulated":
+        yield Lease(lease_of(document.seed), settings.lock_folder, -1)
+        return
     name = re.sub(r"[^a-z0-9]+", "-", f"{document.agent}-{document.device_class}".lower()).strip("-")
     path = settings.lock_folder / f"{name}.lock"
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from infra.lease import Lease
+from infra.pipeline.simulate import AGENT as SIMULATED
+from infra.pipeline.simulate import simulated_outcome
 from infra.progress import current
 from infra.settings import Settings
 from infra.spool import RunFolder
@@ -48,6 +50,8 @@ def _measure(
     settings: Settings, folder: RunFolder, experiment: str, plan: Plan, process: Process, lease: Lease
 ) -> Outcome:
     document = folder.document
+    if document.agent == SIMULATED:
+        return simulated_outcome(folder, experiment, process)
     facts = {
         "run_id": document.run_id,
         "lease_id": lease.lease_id,

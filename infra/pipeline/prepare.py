@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from infra import spool
 from infra.archive import Archive
 from infra.errors import TilewatchError
+from infra.pipeline.simulate import AGENT as SIMULATED
+from infra.pipeline.simulate import chosen_build, simulated_document
 from infra.settings import Settings
 from infra.spool import RunFolder
 from tasks.measure.method import default_method, method_hash
@@ -21,8 +23,8 @@ from tasks.predict.environment import cann_version, platform
 from tasks.predict.errors import PredictError
 from tasks.predict.experiments import refinement
 
-EVIDENCE: Mapping[str, str] = {"cpu": "measured", "simulated": "simulated"}
-BUILT_AGENTS = ("cpu",)
+EVIDENCE: Mapping[str, str] = {"cpu": "measured"}
+BUILT_AGENTS = ("cpu", "simulated")
 
 
 class BuildLabelError(TilewatchError):
@@ -58,6 +60,8 @@ def prepare(
     settings.prepare()
     seed = options.seed or time.time_ns() % 1_000_000_007
     planned = plans(options, known, seed)
+    if options.agent == SIMULATED:
+        return _prepare_simulated(settings, archive, options, planned, seed)
     description = describe(str(settings.measure_python), options.agent)
     label = options.build or _label(options.agent, description)
     _refuse_taken_label(archive, label, description.build_id)
@@ -84,10 +88,28 @@ def prepare(
     return spool.create(settings, document)
 
 
+def _prepare_simulated(
+    settings: Settings, archive: Archive, options: SweepOptions, planned: Mapping[str, Plan], seed: int
+) -> RunFolder:
+    build = chosen_build(options.build, options.soc)
+    _refuse_taken_label(archive, build.label, build.build_id)
+    document = simulated_document(
+        build,
+        planned,
+        preset=options.preset,
+        seed=seed,
+        command=options.command or _command(options),
+        selection=_selection(options),
+    )
+    return spool.create(settings, document)
+
+
 def plans(options: SweepOptions, known: Mapping[str, Experiment], seed: int) -> dict[str, Plan]:
     """The plan of every experiment asked for, by letter. Raises PlanError or ExperimentError."""
     if options.agent not in BUILT_AGENTS:
         raise PlanError(f"agent {options.agent} is not built yet; built: {', '.join(BUILT_AGENTS)}")
+    if options.agent == SIMULATED:
+        chosen_build(options.build, options.soc)
     if unknown := [letter for letter in options.experiments if letter not in known]:
         raise PlanError(f"no experiment {', '.join(unknown)}; known: {', '.join(known)}")
     request = Request(
@@ -143,5 +165,3 @@ def _command(options: SweepOptions) -> str:
         if (value := getattr(options, name)) is not None:
             words += [f"--{name}", str(value)]
     return " ".join(words)
-
-

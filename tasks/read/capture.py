@@ -120,6 +120,8 @@ def _captures(
         row |= {name: environment["device"][name] for name in ("host", "device", "device_class")}
     except (KeyError, TypeError) as error:
         raise CaptureError(f"{folder}: capture.json or environment.json lacks {error}") from error
+    if row["agent"] == "simulated" and row["evidence"] != "simulated":
+        raise CaptureError(f"{folder}: agent simulated with evidence {row['evidence']}; nothing was measured")
     row |= {
         "capture_id": manifest.capture_id,
         "file_count": len(manifest.files),

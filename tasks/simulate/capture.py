@@ -18,6 +18,7 @@ from tasks.simulate.tiling import OPERATORS, records_of
 from tasks.simulate.trace import NAMES, TraceWriter
 
 AGENT = EVIDENCE = "simulated"
+DEVICE_PREFIX = "SIMULATED "
 SCHEMA_VERSION = 1
 TILED_CALLS = 2
 """Calls of each point in a tiling process: a second one shows that the decision repeats."""
@@ -176,7 +177,7 @@ def device_facts(build: SimulatedBuild) -> Row:
     chip = build.platform
     return {
         "host": "simulated-host",
-        "device": f"SIMULATED {chip.name}",
+        "device": f"{DEVICE_PREFIX}{chip.name}",
         "device_class": f"simulated-{chip.name}",
         "board": "SIMULATED",
         "cores": f"{chip.cube_cores} AIC, {chip.vector_cores} AIV",

@@ -51,7 +51,7 @@ def call_ns(kernels: Mapping[str, float]) -> float:
 
 def dynamic_quant_ns(point: Point, record: Record) -> float:
     """Rows of the fullest core times the time of a row of K bfloat16 values."""
-    rows = math.ceil(point["m_executed"] / max(int(record["used_core_num"] or 1), 1))
+    rows = math.ceil(int(point["m_executed"]) / max(int(record["used_core_num"] or 1), 1))
     row_bytes = 2 * int(point["k"])
     return LAUNCH_NS["dynamic_quant"] + rows * row_bytes * ROW_NS_PER_BYTE
 
@@ -59,7 +59,7 @@ def dynamic_quant_ns(point: Point, record: Record) -> float:
 def bf16_record(point: Point) -> dict[str, Any]:
     """Tiling of the BF16 counterpart: fixed base blocks dealt to all cube cores."""
     base_m, base_n = BF16_BASE
-    columns = math.ceil(point["n"] / base_n)
+    columns = math.ceil(int(point["n"]) / base_n)
     blocks = sum(math.ceil(rows / base_m) * columns for rows in _rows_of_groups(point))
     return {"base_m": base_m, "base_n": base_n, "used_core_num": max(min(blocks, CUBE_CORES), 1)}
 
@@ -67,13 +67,13 @@ def bf16_record(point: Point) -> dict[str, Any]:
 def _matmul_ns(point: Point, record: Record, dtype: str, operator: str) -> float:
     base_m, base_n = int(record["base_m"] or 16), int(record["base_n"] or 128)
     groups = _rows_of_groups(point)
-    columns = math.ceil(point["n"] / base_n)
+    columns = math.ceil(int(point["n"]) / base_n)
     blocks = sum(math.ceil(rows / base_m) * columns for rows in groups)
     rounds = math.ceil(blocks / max(int(record["used_core_num"] or 1), 1))
     in_block = min(base_m, max(groups, default=1))
     round_ns = ROUND_NS + in_block * base_n * int(point["k"]) / MACS_PER_NS[dtype]
-    weight_bytes = len(groups) * int(point["k"]) * point["n"] * (1 if dtype == "int8" else 2)
-    moving_ns = weight_bytes / BYTES_PER_NS[point["weight_format_requested"]]
+    weight_bytes = len(groups) * int(point["k"]) * int(point["n"]) * (1 if dtype == "int8" else 2)
+    moving_ns = weight_bytes / BYTES_PER_NS[str(point["weight_format_requested"])]
     return LAUNCH_NS[operator] + max(moving_ns, rounds * round_ns)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from tasks.measure.method import method_hash
 from tasks.plan.plan import Plan, Process
 from tasks.plan.run_document import RunDocument
-from tasks.simulate.builds import SimulatedBuild
-from tasks.simulate.capture import AGENT, EVIDENCE, device_facts, write_capture
+from tasks.simulate.builds import SimulatedBuild, SimulationError, simulated_build
+from tasks.simulate.capture import AGENT, DEVICE_PREFIX, EVIDENCE, device_facts, write_capture
 
 PROCESS_NS = 1_000_000_000
 METHOD: Mapping[str, Any] = {
@@ -56,6 +56,14 @@ def run_document(
         plans=dict(plans),
         selection=selection,
     )
+
+
+def build_of(document: RunDocument) -> SimulatedBuild:
+    """The build that ``document`` was planned for. Raises SimulationError where builds.yaml changed since."""
+    build = simulated_build(document.build, document.device.removeprefix(DEVICE_PREFIX))
+    if build.build_id != document.build_id:
+        raise SimulationError(f"simulated build {document.build} changed since run {document.run_id} began")
+    return build
 
 
 def simulate_process(
