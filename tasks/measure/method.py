@@ -12,22 +12,35 @@ METHOD_VERSION = 1
 
 
 def default_method(agent: str) -> dict[str, Any]:
-    """The method of ``agent``: one thread, cold weights, hot activations, wall time of batches.
+    """The method of ``agent``: cold weights, hot activations, one thread, wall or device time of batches.
 
     Raises ValueError for an agent that executes nothing here.
     """
-    if agent != "cpu":
-        raise ValueError(f"no measuring method for agent {agent!r}; known: cpu")
+    if agent not in _OF_AGENT:
+        raise ValueError(f"no measuring method for agent {agent!r}; known: {', '.join(_OF_AGENT)}")
     return {
         "method_version": METHOD_VERSION,
-        "timer": "perf_counter_ns",
-        "warm_up": "last three rounds within 1 %",
         "cache": "rotate_weights_2x_last_level_cache",
         "launch_mode": "eager",
         "threads": 1,
         "activation": "hot",
-        "profiler": "torch.profiler cpu after timing",
+        **_OF_AGENT[agent],
     }
+
+
+_OF_AGENT: Mapping[str, Mapping[str, str]] = {
+    "cpu": {
+        "timer": "perf_counter_ns",
+        "warm_up": "last three rounds within 1 %",
+        "profiler": "torch.profiler cpu after timing",
+    },
+    "npu": {
+        "timer": "event pair around a batch",
+        "warm_up": "last three rounds within max(1 %, 2 ticks)",
+        "profiler": "torch_npu.profiler Level1 AiCoreNone after timing",
+        "tenants": "refuse",
+    },
+}
 
 
 def method_hash(method: Mapping[str, Any]) -> str:

@@ -118,7 +118,7 @@ def test_a_changed_build_is_not_measured(plan: Make, point: Make, tmp_path: Path
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"agent": "npu"}, "agent, kind: npu, timing"),
+        ({"kind": "counters"}, "agent, kind: cpu, counters"),
         ({"seed": "7"}, "seed: needs int, not '7'"),
         ({"points": []}, "points: empty"),
         ({"amount": {"samples": 0}}, "amount.samples: 0 is too small"),

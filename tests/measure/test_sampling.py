@@ -23,6 +23,7 @@ AMOUNT = {
 @pytest.fixture
 def sampler(program: Path) -> Callable[..., Any]:
     """Maker of samplers that watch this process."""
+    import cpu_backend  # type: ignore[import-not-found]
     import guard  # type: ignore[import-not-found]
     import interference  # type: ignore[import-not-found]
     import sampling  # type: ignore[import-not-found]
@@ -35,7 +36,8 @@ def sampler(program: Path) -> Callable[..., Any]:
             """Nothing ends a test."""
 
     def make(**amount: int) -> Any:
-        return sampling.Sampler(AMOUNT | amount, Watch(), interference.Interference(None))
+        run = cpu_backend.CpuBackend().run
+        return sampling.Sampler(AMOUNT | amount, Watch(), interference.Interference(None), run)
 
     return make
 

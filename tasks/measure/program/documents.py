@@ -19,14 +19,18 @@ FROM_THE_PLAN = (
 
 
 def capture(
-    plan: Plan, measurement: "Measurement", reason: Optional[str], variables: Mapping[str, str]
+    plan: Plan,
+    measurement: "Measurement",
+    reason: Optional[str],
+    variables: Mapping[str, str],
+    evidence: str,
 ) -> Dict[str, Any]:
     """``capture.json`` without its times. ``reason`` is None where every point was measured."""
     return {
         "schema_version": SCHEMA_VERSION,
         **{name: plan[name] for name in FROM_THE_PLAN},
         "method_version": METHOD_VERSION,
-        "evidence": "measured",
+        "evidence": evidence,
         "status": "complete" if reason is None else "failed",
         "failure_reason": reason,
         "argv": [sys.executable, *sys.argv],

@@ -1,4 +1,4 @@
-"""The measuring program: ``python main.py PLAN.json CAPTURE_DIR``, or ``--describe --agent cpu``.
+"""The measuring program: ``python main.py PLAN.json CAPTURE_DIR``, or ``--describe --agent NAME``.
 
 It runs in the interpreter under test (Python 3.9 or newer with torch and numpy), reads one plan and leaves
 one capture folder. Its stdout carries one JSON object a line: ``waiting``, ``started``, ``point``, ``ended``.
@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
-import machine
+from backends import AGENTS, backend_of
 from capture_files import CaptureError
 from guard import Guard, Stopped
 from locks import held, inherited
 from method_version import METHOD_VERSION
 from plan_file import Plan, PlanError, read_plan
-from process import BuildChanged, Process, prepare_environment
+from process import BuildChanged, DeviceOccupied, Process, prepare_environment
 
 EXIT_COMPLETE = 0
 EXIT_FAILED = 1
@@ -52,7 +52,7 @@ def main(arguments: List[str]) -> int:
     """Run the program and return its exit code; see the EXIT_ constants."""
     options = _parse(arguments)
     if options.describe:
-        print(json.dumps(_description()))
+        print(json.dumps(_description(options.agent)))
         return EXIT_COMPLETE
     tell = Teller()
     try:
@@ -66,7 +66,7 @@ def main(arguments: List[str]) -> int:
     except BuildChanged as changed:
         tell("ended", status="build_changed", reason=str(changed))
         return EXIT_BUILD_CHANGED
-    except (PlanError, CaptureError, OSError, ValueError, ImportError) as error:
+    except (PlanError, CaptureError, DeviceOccupied, OSError, ValueError, ImportError) as error:
         tell("ended", status="refused", reason=str(error))
         return EXIT_REFUSED
     tell("ended", status="complete" if reason is None else "failed", reason=reason)
@@ -92,23 +92,25 @@ def _parse(arguments: List[str]) -> argparse.Namespace:
     parser.add_argument("--parent", type=int, help="process whose death ends this one (default: the parent)")
     parser.add_argument("--lock-fd", type=int, help="inherited descriptor that holds the device lock")
     parser.add_argument("--describe", action="store_true", help="print device and build as JSON and exit")
-    parser.add_argument("--agent", choices=["cpu"], default="cpu", help="agent to describe")
+    parser.add_argument("--agent", choices=AGENTS, default="cpu", help="agent to describe")
     options = parser.parse_args(arguments)
     if not options.describe and (options.plan is None or options.capture is None):
         parser.error("PLAN.json and CAPTURE_DIR are needed")
     return options
 
 
-def _description() -> Dict[str, Any]:
-    prepare_environment({}, threads=1)
+def _description(agent: str) -> Dict[str, Any]:
+    backend = backend_of(agent)
+    prepare_environment({}, 1, backend.variables("timing", None))
     import build
 
-    components = build.components()
+    components = backend.components()
     return {
-        **machine.device(),
+        **backend.device(),
         "components": components,
         "build_id": build.build_id(components),
         "method_version": METHOD_VERSION,
+        "evidence": backend.evidence(),
     }
 
 

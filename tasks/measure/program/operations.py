@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import torch
+from backends import Backend
 from random_matrix import DTYPES, random_matrix, seed_of
 from weights import Weights, WeightSet
 
@@ -33,11 +34,11 @@ class Prepared(NamedTuple):
     timed: bool = True
 
 
-def prepare(point: Point, weights: Weights, seed: int) -> Prepared:
+def prepare(point: Point, weights: Weights, seed: int, backend: Backend) -> Prepared:
     """Set ``point`` up. Raises what the operators raise. Activations depend on ``seed`` and point alone."""
     shape = (point["m_executed"], point["k"])
     x = random_matrix("bfloat16", shape, seed_of(seed, point["point_id"]))
-    return _BUILDERS[point["operation"]](point, x, weights)
+    return _BUILDERS[point["operation"]](point, x, weights, backend)
 
 
 def quantise(x: Any) -> Tuple[torch.Tensor, torch.Tensor]:
@@ -60,59 +61,61 @@ def quant_linear(x: Any, weight: torch.Tensor, weight_scale: torch.Tensor) -> to
     )
 
 
-def grouped_matmul(
-    x: torch.Tensor, weight: torch.Tensor, group_list: torch.Tensor, point: Point, scales: Dict[str, Any]
-) -> torch.Tensor:
-    """The experts' matmul: one x, one weight, rows by ``group_list``; ``scales`` is empty for BF16."""
-    hint = point.get("tuning_config")
-    return torch.ops.npu.npu_grouped_matmul(
-        x=[x],
-        weight=[weight],
-        split_item=2,
-        group_type=0,
-        group_list_type=point["group_list_type"],
-        group_list=group_list,
-        output_dtype=DTYPES[point["dtype_out"]],
-        **({} if hint is None else {"tuning_config": [hint]}),
-        **scales,
-    )[0]
+def grouped_matmul(x: torch.Tensor, weight: torch.Tensor, arguments: Dict[str, Any]) -> torch.Tensor:
+    """The experts' matmul: one x, one weight, the rest by ``arguments``."""
+    return torch.ops.npu.npu_grouped_matmul(x=[x], weight=[weight], **arguments)[0]
 
 
-def _dynamic_quant(point: Point, x: torch.Tensor, weights: Weights) -> Prepared:
+def _dynamic_quant(point: Point, x: torch.Tensor, weights: Weights, backend: Backend) -> Prepared:
+    x = backend.place(x)
     calls: List[Call] = [partial(torch.ops.npu.npu_dynamic_quant, x)]
     return Prepared(calls, DYNAMIC_QUANT, {DYNAMIC_QUANT: 1}, x, None)
 
 
-def _quant_linear(point: Point, x: torch.Tensor, weights: Weights) -> Prepared:
-    loaded, scale = weights.get(point), _weight_scale(point)
+def _quant_linear(point: Point, x: torch.Tensor, weights: Weights, backend: Backend) -> Prepared:
+    x = backend.place(x)
+    loaded, scale = weights.get(point), backend.place(_weight_scale(point))
     calls: List[Call] = [partial(quant_linear, x, w, scale) for w in loaded.copies]
     return Prepared(calls, QUANT_MATMUL, {DYNAMIC_QUANT: 1, QUANT_MATMUL: 1}, x, loaded)
 
 
-def _quant_matmul(point: Point, x: torch.Tensor, weights: Weights) -> Prepared:
-    loaded, scale, pair = weights.get(point), _weight_scale(point), quantise(x)
+def _quant_matmul(point: Point, x: torch.Tensor, weights: Weights, backend: Backend) -> Prepared:
+    loaded, scale, pair = weights.get(point), backend.place(_weight_scale(point)), backend.quantised(x)
     calls: List[Call] = [partial(quant_linear, pair, w, scale) for w in loaded.copies]
     return Prepared(calls, QUANT_MATMUL, {QUANT_MATMUL: 1}, pair[0], loaded)
 
 
-def _tuple_input(point: Point, x: torch.Tensor, weights: Weights) -> Prepared:
-    return _quant_matmul(point, x, weights)._replace(timed=False)
+def _tuple_input(point: Point, x: torch.Tensor, weights: Weights, backend: Backend) -> Prepared:
+    return _quant_matmul(point, x, weights, backend)._replace(timed=False)
 
 
-def _matmul(point: Point, x: torch.Tensor, weights: Weights) -> Prepared:
+def _matmul(point: Point, x: torch.Tensor, weights: Weights, backend: Backend) -> Prepared:
+    x = backend.place(x)
     loaded = weights.get(point)
     calls: List[Call] = [partial(torch.matmul, x, w) for w in loaded.copies]
     return Prepared(calls, MM, {MM: 1}, x, loaded)
 
 
-def _grouped_matmul(point: Point, x: torch.Tensor, weights: Weights) -> Prepared:
+def _grouped_matmul(point: Point, x: torch.Tensor, weights: Weights, backend: Backend) -> Prepared:
+    """As serving calls it: one output, rows by the group list; scales for INT8, a hint where asked for."""
     loaded = weights.get(point)
-    group_list = torch.tensor(point["group_list"], dtype=torch.int64)
-    scales: Dict[str, Any] = {}
+    wanted: Dict[str, Any] = {
+        "split_item": 2,
+        "group_type": 0,
+        "group_list_type": point["group_list_type"],
+        "group_list": backend.place(torch.tensor(point["group_list"], dtype=torch.int64)),
+        "output_dtype": DTYPES[point["dtype_out"]],
+    }
+    if point.get("tuning_config") is not None:
+        wanted["tuning_config"] = [point["tuning_config"]]
     if point["dtype_w"] == "int8":
-        x, pertoken_scale = quantise(x)
-        scales = {"scale": [_weight_scale(point)], "per_token_scale": [pertoken_scale]}
-    calls: List[Call] = [partial(grouped_matmul, x, w, group_list, point, scales) for w in loaded.copies]
+        x, pertoken_scale = backend.quantised(x)
+        wanted["scale"] = [backend.place(_weight_scale(point))]
+        wanted["per_token_scale"] = [pertoken_scale]
+    else:
+        x = backend.place(x)
+    arguments = backend.arguments(GROUPED_MATMUL, wanted)
+    calls: List[Call] = [partial(grouped_matmul, x, w, arguments) for w in loaded.copies]
     return Prepared(calls, GROUPED_MATMUL, {GROUPED_MATMUL: 1}, x, loaded)
 
 
@@ -123,7 +126,7 @@ def _weight_scale(point: Point) -> torch.Tensor:
     return torch.linspace(0.5, 1.5, point["n"]).div(point["k"]).expand(shape).to(torch.bfloat16).contiguous()
 
 
-_BUILDERS: Dict[str, Callable[[Point, torch.Tensor, Weights], Prepared]] = {
+_BUILDERS: Dict[str, Callable[[Point, torch.Tensor, Weights, Backend], Prepared]] = {
     "dynamic_quant": _dynamic_quant,
     "quant_linear": _quant_linear,
     "quant_matmul": _quant_matmul,

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Tuple
 
+from backends import AGENTS
 from method_version import METHOD_VERSION, SCHEMA_VERSION
 
 Plan = Dict[str, Any]
@@ -26,14 +27,27 @@ SHAPES_NEEDED = {
     "matmul": ("m_executed", "k", "n"),
     "grouped_matmul": ("m_executed", "k", "n", "local_experts"),
 }
-METHOD_KNOWN: Mapping[str, Tuple[Any, ...]] = {
+KINDS = {"cpu": ("timing",), "npu": ("timing", "tiling", "counters")}
+_OF_ALL: Dict[str, Tuple[Any, ...]] = {
     "method_version": (METHOD_VERSION,),
-    "timer": ("perf_counter_ns",),
-    "warm_up": ("last three rounds within 1 %",),
     "cache": ("rotate_weights_2x_last_level_cache", "warm"),
     "launch_mode": ("eager",),
     "activation": ("hot",),
-    "profiler": ("torch.profiler cpu after timing",),
+}
+METHOD_KNOWN: Mapping[str, Mapping[str, Tuple[Any, ...]]] = {
+    "cpu": {
+        **_OF_ALL,
+        "timer": ("perf_counter_ns",),
+        "warm_up": ("last three rounds within 1 %",),
+        "profiler": ("torch.profiler cpu after timing",),
+    },
+    "npu": {
+        **_OF_ALL,
+        "timer": ("event pair around a batch",),
+        "warm_up": ("last three rounds within max(1 %, 2 ticks)",),
+        "profiler": ("torch_npu.profiler Level1 AiCoreNone after timing",),
+        "tenants": ("refuse", "flag"),
+    },
 }
 
 
@@ -78,18 +92,19 @@ def _check(plan: Any) -> None:
 
 
 def _check_choices(plan: Plan) -> None:
-    if plan["agent"] != "cpu" or plan["kind"] != "timing":
-        raise PlanError(f"agent, kind: {plan['agent']}, {plan['kind']}; this program has cpu, timing")
-    method = plan["method"]
+    if plan["kind"] not in KINDS.get(plan["agent"], ()):
+        known = "; ".join(f"{agent}: {', '.join(KINDS[agent])}" for agent in AGENTS)
+        raise PlanError(f"agent, kind: {plan['agent']}, {plan['kind']}; this program has {known}")
+    method, known_method = plan["method"], METHOD_KNOWN[plan["agent"]]
     if _need(method, "threads", int, "method.") < 1:
         raise PlanError(f"method.threads: {method['threads']} is too small")
-    for name, known in METHOD_KNOWN.items():
-        if method.get(name) not in known:
+    for name, choices in known_method.items():
+        if method.get(name) not in choices:
             raise PlanError(
                 f"method.{name}: {method.get(name)!r} is not what this program does: "
-                f"{', '.join(repr(value) for value in known)}"
+                f"{', '.join(repr(value) for value in choices)}"
             )
-    if unknown := sorted(set(method) - set(METHOD_KNOWN) - {"threads"}):
+    if unknown := sorted(set(method) - set(known_method) - {"threads"}):
         raise PlanError(f"method.{unknown[0]}: unknown")
 
 

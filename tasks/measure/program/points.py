@@ -6,11 +6,11 @@ worth keeping: the finished samples stay, the rest of the points is ``unmeasured
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping
 
-import cpu_kernels
+from backends import Backend
 from capture_files import CaptureFolder
-from operations import MM, Prepared, prepare
+from operations import Prepared, prepare
 from plan_file import Plan
 from sampling import Row, Sampler
 from weights import Weights
@@ -18,15 +18,26 @@ from weights import Weights
 Record = Dict[str, Any]
 
 
+TILING_CALLS = 3
+"""Calls of a point in a process that only tiles: the log must say the same each time."""
+
+
 class PointFailed(RuntimeError):
     """An operator raised; the message names the point and what it said."""
+
+
+class FormatNotProved(RuntimeError):
+    """A weight that is not in the format its arm is named after."""
 
 
 class Measurement:
     """Takes the points of one plan, one after another, and keeps a record of each."""
 
-    def __init__(self, plan: Plan, weights: Weights, sampler: Sampler, folder: CaptureFolder) -> None:
+    def __init__(
+        self, plan: Plan, backend: Backend, weights: Weights, sampler: Sampler, folder: CaptureFolder
+    ) -> None:
         self._plan = plan
+        self._backend = backend
         self._weights = weights
         self.sampler = sampler
         self._folder = folder
@@ -39,7 +50,10 @@ class Measurement:
 
     def prepare(self, point: Any) -> Prepared:
         """Set one point of the plan up; the same point gets the same values every time."""
-        return prepare(point, self._weights, self._plan["seed"])
+        prepared = prepare(point, self._weights, self._plan["seed"], self._backend)
+        if self._backend.proves_format:
+            _prove_format(point, prepared)
+        return prepared
 
     def take(self, order: int) -> None:
         """Measure the point at ``order``. Raises PointFailed; its samples up to then are written."""
@@ -47,13 +61,19 @@ class Measurement:
         rows: List[Row] = []
         try:
             prepared = self.prepare(point)
-            cpu_kernels.forget_dispatched()
-            if prepared.timed:
+            self._backend.forget_dispatched()
+            if self._plan["kind"] == "tiling":
+                record["profiled_calls"] = self._untimed(prepared, TILING_CALLS)
+            elif self._plan["kind"] == "counters":
+                self._untimed(prepared, 1)
+            elif prepared.timed:
                 timing = self.sampler.take(point["point_id"], prepared.calls, rows)
+                record["timing"] = timing._asdict()
             else:
-                prepared.calls[0]()
+                self._untimed(prepared, 1)
                 timing = self.sampler.untimed(point["point_id"], point["operation"], rows)
-            record.update(_proved(prepared), timing=timing._asdict(), status="measured")
+                record["timing"] = timing._asdict()
+            record.update(self._proved(prepared), status="measured")
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             record.update(status="failed", reason=reason)
@@ -63,32 +83,45 @@ class Measurement:
             self.sample_count += len(rows)
             self.discarded_count += sum(row["discarded"] for row in rows)
 
+    def _untimed(self, prepared: Prepared, calls: int) -> int:
+        for index in range(calls):
+            prepared.calls[index % len(prepared.calls)]()
+        self._backend.synchronise()
+        return calls
+
     def profiled(self, calls: int) -> None:
         """Note that every point was called ``calls`` times under the profiler."""
         for record in self.records:
             record["profiled_calls"] = calls
 
+    def _proved(self, prepared: Prepared) -> Record:
+        """Format of every weight copy, the kernel that served the operator, and the strides it was given."""
+        loaded = prepared.weights
+        return {
+            "main_operator": prepared.main_operator,
+            "kernels_per_call": prepared.kernels,
+            "dispatched_operator": self._backend.dispatched(prepared.main_operator),
+            "weight_format": _one_format(loaded.formats) if loaded else None,
+            "weight_copies": len(loaded.copies) if loaded else 0,
+            "weight_rotation_bytes": loaded.size_bytes if loaded else 0,
+            "shape_x": list(prepared.x.shape),
+            "strides_x": list(prepared.x.stride()),
+            "shape_w": list(loaded.copies[0].shape) if loaded else None,
+            "strides_w": list(loaded.copies[0].stride()) if loaded else None,
+        }
 
-def _proved(prepared: Prepared) -> Record:
-    """Format of every weight copy, the kernel that served the operator, and the strides it was given."""
-    loaded = prepared.weights
-    return {
-        "main_operator": prepared.main_operator,
-        "kernels_per_call": prepared.kernels,
-        "dispatched_operator": _dispatched(prepared),
-        "weight_format": _one_format(loaded.formats) if loaded else None,
-        "weight_copies": len(loaded.copies) if loaded else 0,
-        "weight_rotation_bytes": loaded.size_bytes if loaded else 0,
-        "shape_x": list(prepared.x.shape),
-        "strides_x": list(prepared.x.stride()),
-        "shape_w": list(loaded.copies[0].shape) if loaded else None,
-        "strides_w": list(loaded.copies[0].stride()) if loaded else None,
-    }
 
-
-def _dispatched(prepared: Prepared) -> Optional[str]:
-    served = cpu_kernels.dispatched(prepared.main_operator)
-    return prepared.main_operator if served is None and prepared.main_operator == MM else served
+def _prove_format(point: Mapping[str, Any], prepared: Prepared) -> None:
+    """Raises FormatNotProved where a copy has another format than the arm asks for."""
+    wanted, loaded = point.get("weight_format_requested"), prepared.weights
+    if loaded is None or wanted is None or set(loaded.formats) == {wanted}:
+        return
+    if wanted == "FRACTAL_NZ":
+        raise FormatNotProved(
+            f"the weight stayed {_one_format(loaded.formats)} where FRACTAL_NZ was asked for: internal "
+            "formats are not allowed, the cast is switched off, or the shape fills no whole fractals"
+        )
+    raise FormatNotProved(f"the weight is {_one_format(loaded.formats)} where {wanted} was asked for")
 
 
 def _one_format(formats: List[str]) -> str:

@@ -2,7 +2,7 @@
 
 A sample is a batch of calls that takes at least ``min_sample_ns``; each call takes the next weight copy of
 the rotation. Warm-up runs the same instrumented batches. After the discard budget a disturbed sample is kept
-and says so: a point is never left without a number. Times are ``perf_counter_ns``.
+and says so: a point is never left without a number. How a batch is timed is the backend's.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from __future__ import annotations
 import gc
 import itertools
 import time
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
+from backends import Interval
 from guard import Guard
 from interference import THROTTLED, Interference
 
 STEADY_ROUNDS = 3
 STEADY_SPREAD = 0.01
+STEADY_TICKS = 2
+"""Rounds that differ by no more than this many ticks of the device's clock agree."""
 LEAST_SAMPLES = 3
 WARM_UP_SHARE = 0.5
 """Share of the time limit that warm-up may use."""
@@ -40,8 +43,17 @@ class Timing(NamedTuple):
 class Sampler:
     """Takes the samples of one point after another; ``position`` counts every batch of the process."""
 
-    def __init__(self, amount: Mapping[str, int], guard: Guard, interference: Interference) -> None:
+    def __init__(
+        self,
+        amount: Mapping[str, int],
+        guard: Guard,
+        interference: Interference,
+        run: Callable[[Sequence[Call]], Interval],
+        tick_ns: int = 0,
+    ) -> None:
         self._amount = amount
+        self._run = run
+        self._least_spread_ns = STEADY_TICKS * tick_ns
         self._guard = guard
         self.interference = interference
         self._position = 0
@@ -79,7 +91,8 @@ class Sampler:
                 continue
             rounds.append(interval_ns / batches.size)
             last = rounds[-STEADY_ROUNDS:]
-            if len(last) == STEADY_ROUNDS and max(last) - min(last) <= STEADY_SPREAD * min(last):
+            allowed_ns = max(STEADY_SPREAD * min(last), self._least_spread_ns)
+            if len(last) == STEADY_ROUNDS and max(last) - min(last) <= allowed_ns:
                 return True
             if time.perf_counter_ns() - started_ns + interval_ns > limit_ns:
                 break
@@ -109,13 +122,13 @@ class Sampler:
         self._guard.check()
         batch = list(itertools.islice(batches.rotation, batches.size))
         before = self.interference.mark()
-        start_ns = time.perf_counter_ns()
-        for call in batch:
-            call()
-        interval_ns = max(time.perf_counter_ns() - start_ns, 1)
+        interval = self._run(batch)
+        interval_ns = interval.interval_ns
         disturbance = self.interference.between(before, interval_ns)
         self.in_calls_ns += interval_ns
         row = _row(batches.point_id, len(batches.rows), self._next_position(), len(batch), interval_ns)
+        row["host_enqueue_ns"] = _per_call(interval.host_enqueue_ns, batch)
+        row["device_event_ns"] = _per_call(interval.device_event_ns, batch)
         row["warm_up"] = warm_up
         row["throttled"] = disturbance == THROTTLED
         if disturbance is not None and not warm_up:
@@ -141,6 +154,10 @@ class _Batches:
     def grow(self, factor: float) -> None:
         """Enlarge the batch, at most tenfold, by what it lacks to the least duration and a little more."""
         self.size = max(self.size + 1, int(self.size * min(10.0, 1.2 * factor)))
+
+
+def _per_call(duration_ns: Optional[int], batch: Sequence[Call]) -> Optional[int]:
+    return None if duration_ns is None else round(duration_ns / len(batch))
 
 
 def _row(

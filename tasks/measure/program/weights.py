@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Tuple
 
 import torch
 from random_matrix import random_matrix, seed_of, size_bytes
@@ -38,10 +38,14 @@ class WeightSet(NamedTuple):
 
 
 class Weights:
-    """All weights of one process. ``rotation_bytes`` 0 means one copy, which stays warm."""
+    """All weights of one process. ``rotation_bytes`` 0 means one copy, which stays warm.
 
-    def __init__(self, seed: int, rotation_bytes: int) -> None:
+    ``place`` puts a tensor on the device; a tensor that is there already comes back as it is.
+    """
+
+    def __init__(self, seed: int, rotation_bytes: int, place: Callable[[torch.Tensor], torch.Tensor]) -> None:
         self._seed = seed
+        self._place = place
         self._rotation_bytes = rotation_bytes
         self._sets: "OrderedDict[WeightKey, WeightSet]" = OrderedDict()
 
@@ -64,8 +68,8 @@ class Weights:
         source = random_matrix(key.dtype, key.shape, seed_of(self._seed, *key))
         copy_bytes = size_bytes(key.dtype, key.shape)
         count = max(1, -(-self._rotation_bytes // copy_bytes))
-        copies = [load(source, key) for _ in range(count - 1)]
-        copies.append(load(source, key, last=True))
+        copies = [load(source, key, self._place) for _ in range(count - 1)]
+        copies.append(load(source, key, self._place, last=True))
         formats = [FORMAT_NAMES[torch.ops.npu.get_npu_format(copy)] for copy in copies]
         return WeightSet(copies, formats, count * copy_bytes)
 
@@ -76,7 +80,9 @@ class Weights:
             self._sets.popitem(last=False)
 
 
-def load(source: torch.Tensor, key: WeightKey, last: bool = False) -> torch.Tensor:
+def load(
+    source: torch.Tensor, key: WeightKey, place: Callable[[torch.Tensor], torch.Tensor], last: bool = False
+) -> torch.Tensor:
     """One copy of ``source`` as the serving path would hold it after loading.
 
     FRACTAL_NZ only where it is asked for, not switched off by the environment, and the shape is aligned (K to
@@ -88,7 +94,8 @@ def load(source: torch.Tensor, key: WeightKey, last: bool = False) -> torch.Tens
     if key.requested_format == "FRACTAL_NZ" and aligned and not switched_off:
         if key.transposed:
             raise ValueError("a transposed view has no FRACTAL_NZ: transposed_w goes with ND")
-        return torch.ops.npu.npu_format_cast(source, ACL_FORMAT_FRACTAL_NZ)
+        return torch.ops.npu.npu_format_cast(place(source), ACL_FORMAT_FRACTAL_NZ)
     if key.transposed:
-        return source.transpose(-1, -2).contiguous().transpose(-1, -2)
-    return source if last else source.clone()
+        return place(source.transpose(-1, -2).contiguous()).transpose(-1, -2)
+    placed = place(source)
+    return placed if last or placed is not source else placed.clone()

@@ -1,0 +1,183 @@
+"""What a host with NPUs says of itself: build identity from version files, device, tenants, log switches."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import machine
+
+MARKER = "SOFTWARE_NPU_MARKER"
+ASSUMED_L2_BYTES = 192 << 20
+"""L2 of a 910C, where the device does not say."""
+
+NPU_SMI_TIMEOUT_S = 20
+DRIVER_ROOTS = (Path("/usr/local/Ascend"),)
+TOOLKIT_VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_OPP_PATH")
+VERSION_FILES = {
+    "driver": "driver/version.info",
+    "firmware": "firmware/version.info",
+}
+TOOLKIT_FILES = ("version.cfg", "*/version.info", "ascend_*_install.info", "*/ascend_*_install.info")
+FORBID_VARIABLE = "TILEWATCH_FORBID_INTERNAL_FORMAT"
+RECORDED = (
+    "TASK_QUEUE_ENABLE", "ASCEND_LAUNCH_BLOCKING", "ASCEND_GLOBAL_LOG_LEVEL", "ASCEND_MODULE_LOG_LEVEL",
+    "ASCEND_HOME_PATH", "ASCEND_RT_VISIBLE_DEVICES", "TUNE_BANK_PATH", FORBID_VARIABLE,
+)  # fmt: skip
+_TENANT = re.compile(
+    r"^\|\s*(?P<npu>\d+)\s+(?P<chip>\d+)\s*\|\s*(?P<pid>\d+)\s*\|\s*(?P<name>\S*)\s*\|"
+    r"\s*(?P<memory_mib>\d+)\s*\|",
+    re.MULTILINE,
+)
+_VERSION = re.compile(r"^\s*(?:version|Version|innerversion|Innerversion)\s*=\s*(\S+)", re.MULTILINE)
+
+
+def log_variables(kind: str, folder: Optional[Path]) -> Dict[str, str]:
+    """CANN's log switches. A tiling process logs OP at DEBUG and RUNTIME at INFO and loses nothing.
+
+    Without synchronous saving bursts leave holes, with fewer than 1000 files the oldest are deleted.
+    """
+    levels = "OP=0:RUNTIME=1" if kind == "tiling" else ""
+    switches = {
+        "ASCEND_GLOBAL_LOG_LEVEL": "3",
+        "ASCEND_MODULE_LOG_LEVEL": levels,
+        "ASCEND_SLOG_PRINT_TO_STDOUT": "0",
+        "ASCEND_LOG_PRINT_TO_STDOUT": "0",
+        "ASCEND_HOST_LOG_FILE_NUM": "1000",
+        "ASCEND_LOG_SYNC_SAVE": "1",
+    }
+    return switches if folder is None else {**switches, "ASCEND_PROCESS_LOG_PATH": str(folder)}
+
+
+def internal_formats_forbidden() -> bool:
+    """Whether the plan wants the framework's default, under which a format cast silently stays ND."""
+    return os.environ.get(FORBID_VARIABLE) == "1"
+
+
+def marker() -> Optional[str]:
+    """What the software NPU of the tests says of itself; None on a real driver."""
+    try:
+        says = getattr(ctypes.CDLL("libascendcl.so"), MARKER)
+    except (OSError, AttributeError):
+        return None
+    says.restype = ctypes.c_char_p
+    return str(says().decode())
+
+
+def device() -> Dict[str, Any]:
+    """The current device: class of comparable devices, cores in force, L2, and the host around it."""
+    import torch
+
+    properties = torch.npu.get_device_properties(0)
+    name, said = str(properties.name), marker()
+    l2_bytes = int(getattr(properties, "L2_cache_size", 0) or 0)
+    l2_bytes *= 1 if l2_bytes > 1 << 16 else 1 << 20  # some versions give MiB
+    kind = f"{'npu' if said is None else 'software npu'} {name}"
+    return {
+        "host": socket.gethostname(),
+        "device": name if said is None else f"software NPU as {name}",
+        "device_class": kind,
+        "cores": int(getattr(properties, "cube_core_num", 0) or 0),
+        "vector_cores": int(getattr(properties, "vector_core_num", 0) or 0),
+        "total_memory_bytes": int(properties.total_memory),
+        "last_level_cache_bytes": l2_bytes or ASSUMED_L2_BYTES,
+        "last_level_cache_known": bool(l2_bytes),
+        "governor": machine.device()["governor"],
+        "host_cpu": machine.device()["device"],
+        "os_kernel": platform.release(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "tuning_bank": _tuning_bank(),
+        "settings": {variable: os.environ[variable] for variable in RECORDED if variable in os.environ},
+        **({} if said is None else {"software_npu": said}),
+    }
+
+
+def components() -> Dict[str, str]:
+    """Build identity: packages, CANN by torch_npu's own question, and every version file's versions."""
+    import torch
+    import torch_npu
+
+    found = {
+        "torch": str(torch.__version__),
+        "torch_npu": str(torch_npu.__version__),
+        "torch_npu_git": str(getattr(torch_npu.version, "git_version", None) or "unknown"),
+        "python": platform.python_version(),
+        "cann": _cann_version(),
+    }
+    for name, text in version_files().items():
+        if versions := _VERSION.findall(text):
+            found[name] = " ".join(dict.fromkeys(versions))
+    if said := marker():
+        found["software_npu"] = said
+    return found
+
+
+def version_files() -> Dict[str, str]:
+    """Raw text of every version file that this host has, by a name that is the same on every host."""
+    found = {}
+    for root in DRIVER_ROOTS:
+        for name, below in VERSION_FILES.items():
+            if (root / below).is_file():
+                found[name] = (root / below).read_text(encoding="utf-8", errors="replace")
+    for variable in TOOLKIT_VARIABLES:
+        root = Path(os.environ.get(variable) or "/nonexistent")
+        for pattern in TOOLKIT_FILES:
+            for path in sorted(root.glob(pattern)):
+                name = path.relative_to(root).as_posix()
+                found.setdefault(name, path.read_text(encoding="utf-8", errors="replace"))
+    return found
+
+
+def state() -> Dict[str, Any]:
+    """npu-smi's own page, None where there is no npu-smi; its processes as it lists them."""
+    page = _npu_smi()
+    return {"npu_smi": page, "processes": [] if page is None else _tenants(page)}
+
+
+def occupied() -> Optional[str]:
+    """The processes on any device of this host, or None. The two dies of a card share power and heat."""
+    tenants = state()["processes"]
+    names = ", ".join(f"pid {t['pid']} ({t['name'] or 'no name'}) on NPU {t['npu']}" for t in tenants)
+    return names or None
+
+
+def _tenants(page: str) -> List[Dict[str, str]]:
+    return [found.groupdict() for found in _TENANT.finditer(page)]
+
+
+def _npu_smi() -> Optional[str]:
+    command = shutil.which("npu-smi")
+    if command is None:
+        return None
+    try:
+        done = subprocess.run(
+            [command, "info"], capture_output=True, text=True, timeout=NPU_SMI_TIMEOUT_S, errors="replace"
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"npu-smi did not answer: {error}"
+    return done.stdout
+
+
+def _cann_version() -> str:
+    from torch_npu.npu.utils import get_cann_version
+
+    return str(get_cann_version(module="CANN") or "unknown")
+
+
+def _tuning_bank() -> Optional[str]:
+    """Hash over the files of the tuning bank: a bank decides tilings that shape cannot."""
+    root = os.environ.get("TUNE_BANK_PATH")
+    if not root or not Path(root).is_dir():
+        return None
+    digest = hashlib.sha256()
+    for path in sorted(p for p in Path(root).rglob("*") if p.is_file()):
+        digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
