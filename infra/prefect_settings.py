@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from infra.services.background import Background
+
 ALWAYS: dict[str, str] = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -35,13 +37,29 @@ COMMAND_LINE: dict[str, str] = {"PREFECT_LOGGING_LEVEL": "CRITICAL"}
 """Added at a prompt: a failure is told once, by us; Prefect would log it with a traceback first."""
 
 
+def server(home: Path) -> Background:
+    """The process of this home's own Prefect server, running or not."""
+    return Background(home / "services", "prefect-server")
+
+
+def own_api(home: Path) -> str | None:
+    """Address of the API of this home's own server; None where it does not run."""
+    found = server(home)
+    return f"http://{ALWAYS['PREFECT_SERVER_API_HOST']}:{found.state().port}/api" if found.alive() else None
+
+
 def apply(home: Path) -> None:
-    """Prepare this process to run a flow from the command line; Prefect's database is ``home/prefect``."""
+    """Prepare this process to run a flow from the command line; Prefect's database is ``home/prefect``.
+
+    The flow runs on the server of PREFECT_API_URL, else on this home's own one, else without a server.
+    """
     for name, value in {**ALWAYS, **COMMAND_LINE}.items():
         os.environ.setdefault(name, value)
     folder = home / "prefect"
     folder.mkdir(parents=True, exist_ok=True)  # Prefect creates one level only
     os.environ.setdefault("PREFECT_HOME", str(folder))
+    if "PREFECT_API_URL" not in os.environ and (own := own_api(home)):
+        os.environ["PREFECT_API_URL"] = own
     if "PREFECT_API_URL" not in os.environ:
         for name, value in EPHEMERAL.items():
             os.environ.setdefault(name, value)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from infra.cli import baseline, compare, deploy, ingest, later, predict, query, run, services
+from infra.cli import agent, baseline, compare, demo, deploy, ingest, predict, query, run, services
 from infra.cli.exits import MEANINGS
 from infra.cli.output import out
 
@@ -22,10 +22,11 @@ app = typer.Typer(
     "latency jump as M grows, why, and did the new CANN build change it?",
     epilog=f"Exit codes:  \n{_EXITS}",
 )
-for module in (run, compare, query, ingest, deploy, services, later):
+for module in (run, compare, query, ingest, deploy, services, demo):
     module.register(app)
 app.add_typer(predict.app, name="predict")
 app.add_typer(baseline.app, name="baseline")
+app.add_typer(agent.app, name="agent")
 
 
 def _print_version(wanted: bool) -> None:

@@ -11,7 +11,6 @@ from infra.cli.output import complain
 
 NOT_YET = {
     "demo": "run two simulated CANN builds through everything",
-    "agent": "start a worker for this host and device",
 }
 
 

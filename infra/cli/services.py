@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 from typing import Annotated
 
 import orjson
 import typer
 
+from infra import prefect_settings
 from infra.cli.exits import ENVIRONMENT, told
 from infra.cli.output import complain, out, show_rows
-from infra.settings import load_settings
+from infra.settings import Settings, load_settings
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -23,36 +26,72 @@ def register(app: typer.Typer) -> None:
     app.command()(doctor)
 
 
-def up() -> None:
-    """Start this machine's object store in the background and keep it until `tilewatch down`.
+def up(
+    store_only: Annotated[
+        bool, typer.Option("--store-only", help="Start the object store alone, no Prefect server.")
+    ] = False,
+) -> None:
+    """Start object store, Prefect server and one worker in the background, until `tilewatch down`.
 
-    Without `up` every command starts the store for itself and stops it afterwards.
+    Without `up` every command starts what it needs for itself and stops it afterwards. All of it listens on
+    loopback only. Where PREFECT_API_URL or an external store is set, that one is used and none is started.
     """
-    from infra.services import seaweed
-
     with told():
         settings = load_settings()
-        if settings.s3_endpoint is not None:
-            out.print(f"nothing to start: the store is {settings.s3_endpoint} by setting")
-            return
         settings.prepare()
-        endpoint = seaweed.ensure_running(settings)
-        state = seaweed.status(settings)
-        out.print(f"object store: {endpoint.url}, bucket {endpoint.bucket}, pid {state.pid}")
-        out.print(f"data: {state.data_folder}", soft_wrap=True)
+        _up_store(settings)
+        if not store_only:
+            _up_prefect(settings)
         out.print("stop it with: tilewatch down")
 
 
-def down() -> None:
-    """Stop this machine's object store. Data stays."""
+def _up_store(settings: Settings) -> None:
     from infra.services import seaweed
 
+    if settings.s3_endpoint is not None:
+        out.print(f"object store: {settings.s3_endpoint} by setting")
+        return
+    endpoint = seaweed.ensure_running(settings)
+    state = seaweed.status(settings)
+    out.print(f"object store: {endpoint.url}, bucket {endpoint.bucket}, pid {state.pid}")
+    out.print(f"data: {state.data_folder}", soft_wrap=True)
+
+
+def _up_prefect(settings: Settings) -> None:
+    """Server, the fleet of this host unless it has one, and the agent of its first device."""
+    from infra.agents.names import queue_of
+    from infra.services import device_agent, prefect_server
+
+    api_url = os.environ.get("PREFECT_API_URL") or prefect_server.ensure_running(settings)
+    os.environ["PREFECT_API_URL"] = api_url
+    out.print(f"Prefect server: {api_url}, UI at {api_url.removesuffix('/api')}")
+    prefect_settings.apply(settings.home)
+    from infra.deployments.apply import apply, has_device
+    from infra.deployments.local import local_fleet
+
+    queue = queue_of(socket.gethostname(), 0)
+    if not has_device(queue):
+        apply(local_fleet(settings))
+    device_agent.ensure_running(settings, 0, api_url, queue)
+    out.print(f"agent: {queue}, pid {device_agent.agent(settings.home, 0).state().pid}")
+
+
+def down() -> None:
+    """Stop what `tilewatch up` started: the worker after its run, the server, the store. Data stays."""
+    from infra.services import device_agent, prefect_server, seaweed
+
     with told():
-        out.print("stopped" if seaweed.stop(load_settings()) else "nothing was running")
+        settings = load_settings()
+        stopped = [
+            device_agent.agent(settings.home, 0).stop(device_agent.STOP_TIMEOUT_S),
+            prefect_settings.server(settings.home).stop(prefect_server.STOP_TIMEOUT_S),
+            seaweed.stop(settings),
+        ]
+        out.print("stopped" if any(stopped) else "nothing was running")
 
 
 def status(as_json: AsJson = False) -> None:
-    """Show whether this machine's object store runs, and where."""
+    """Show what runs on this machine, and where: object store, Prefect server, agent."""
     from infra.services import seaweed
 
     with told():
@@ -67,11 +106,29 @@ def status(as_json: AsJson = False) -> None:
             ("data", str(state.data_folder)),
             ("log", str(state.log)),
             ("spool", str(settings.spool_folder)),
+            *_prefect_rows(settings),
         ]
         if as_json:
             sys.stdout.write(orjson.dumps(dict(rows), option=orjson.OPT_INDENT_2).decode() + "\n")
         else:
             show_rows(("what", "state"), rows)
+
+
+def _prefect_rows(settings: Settings) -> list[tuple[str, str | int | None]]:
+    from infra.services import device_agent, prefect_server
+
+    api_url = os.environ.get("PREFECT_API_URL") or prefect_settings.own_api(settings.home)
+    agent = device_agent.agent(settings.home, 0)
+    health = (
+        "not running" if api_url is None else "running" if prefect_server.healthy(api_url) else "not healthy"
+    )
+    return [
+        ("Prefect server", health),
+        ("Prefect address", api_url),
+        ("agent 0", "running" if agent.alive() else "not running"),
+        ("agent 0 pid", agent.state().pid if agent.alive() else None),
+        ("agent 0 log", str(agent.log)),
+    ]
 
 
 def doctor(as_json: AsJson = False) -> None:

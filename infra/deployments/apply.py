@@ -46,6 +46,16 @@ def apply(fleet: Fleet) -> list[Recipe]:
     return made
 
 
+def has_device(queue: str) -> bool:
+    """Whether a fleet with this device was deployed to the server."""
+    with get_client(sync_client=True) as client:
+        try:
+            client.read_deployment_by_name(f"cann_upgrade/{queue}")
+        except ObjectNotFound:
+            return False
+    return True
+
+
 def _pool(client: SyncPrefectClient, one: DeviceClass) -> None:
     limit = one.limit or len(one.devices)
     text = f"tilewatch: {one.device_class}, agent {one.agent}"

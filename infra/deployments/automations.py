@@ -11,17 +11,12 @@ from prefect.client.schemas.objects import StateType
 from prefect.events.actions import ChangeFlowRunState, RunDeployment
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
-BUILD_CHANGED = "tilewatch.build.changed"
+from infra.agents.names import BUILD_CHANGED, BUILD_PAYLOAD, device_resource
+
 HEARTBEATS_MISSED = timedelta(seconds=90)
 """Three heartbeats of 30 s: fewer would crash runs that live."""
 
 _ENDED = ("Completed", "Failed", "Cancelled", "Crashed")
-_PAYLOAD = ("old_build_id", "new_build_id", "old_cann", "new_cann")
-
-
-def device_resource(queue: str) -> str:
-    """Resource id of the events of one device."""
-    return f"tilewatch.device.{queue}"
 
 
 def zombies() -> AutomationCore:
@@ -48,7 +43,7 @@ def zombies() -> AutomationCore:
 
 def upgrade(queue: str, deployment_id: UUID, request: dict[str, Any]) -> AutomationCore:
     """Runs the upgrade on the device whose build changed, with old and new from the event."""
-    from_event = {name: f"{{{{ event.payload.{name} }}}}" for name in _PAYLOAD}
+    from_event = {name: f"{{{{ event.payload.{name} }}}}" for name in BUILD_PAYLOAD}
     return AutomationCore(
         name=f"tilewatch: the build of {queue} changed",
         description="An agent saw another build than before: measure it and compare it with the baseline.",

@@ -22,6 +22,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from flows.requests import SweepRequest
+from infra.agents.names import queue_of
 from infra.errors import SettingsError
 
 SCHEMA_VERSION = 1
@@ -34,13 +35,15 @@ class _Part(BaseModel):
 class Device(_Part):
     """One device of one host; its work queue is ``<host>-<device>``."""
 
-    host: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", description="Host name as the host itself says")
+    host: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Host name as the host itself says"
+    )
     device: int = Field(ge=0, description="Number of the device on its host")
 
     @property
     def queue(self) -> str:
         """Name of the device's work queue."""
-        return f"{self.host}-{self.device}"
+        return queue_of(self.host, self.device)
 
 
 class RegressionPlan(_Part):

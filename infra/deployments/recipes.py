@@ -10,10 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from flows.requests import RegressionRequest, UpgradeRequest
+from infra.agents.names import ANALYSIS_QUEUE, class_tag
 from infra.deployments.fleet import Device, DeviceClass, Fleet, RegressionPlan
-
-ANALYSIS_QUEUE = "default"
-"""Queue of a pool that every worker of the pool serves beside its device's own."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +44,6 @@ class Recipe:
         """Time between two starts, for a schedule without cron."""
         every_s = self.schedule.every_s if self.schedule else None
         return None if every_s is None else timedelta(seconds=every_s)
-
-
-def class_tag(device_class: str) -> str:
-    """The tag by which a worker knows what device class a run is for."""
-    return f"device-class:{device_class}"
 
 
 def recipes(fleet: Fleet) -> Iterator[Recipe]:

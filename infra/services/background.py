@@ -51,7 +51,7 @@ class Background:
         state = self.state()
         if child := _children.get(state.pid):
             child.poll()
-        return state.pid != 0 and _born(state.pid) == state.born
+        return state.pid != 0 and born(state.pid) == state.born
 
     def start(self, command: Sequence[str], environment: Mapping[str, str], port: int = 0) -> None:
         """Start the service detached and note it. Raises ServiceError where it cannot be started."""
@@ -70,7 +70,7 @@ class Background:
                     cwd=self.folder,
                 )
             _children[child.pid] = child
-            state = State(child.pid, _born(child.pid) or 0, port)
+            state = State(child.pid, born(child.pid) or 0, port)
             part = self.folder / f".{self.name}.json.part"
             part.write_text(json.dumps(asdict(state)))
             part.replace(self.folder / f"{self.name}.json")
@@ -99,7 +99,7 @@ class Background:
         return lines[-1][:200] if lines else "it wrote no log"
 
 
-def _born(pid: int) -> int | None:
+def born(pid: int) -> int | None:
     """Start time of a process in clock ticks since boot; None for one that is gone or only not waited for."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

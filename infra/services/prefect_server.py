@@ -9,8 +9,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from infra import prefect_settings
 from infra.errors import ServiceError
+from infra.prefect_settings import ALWAYS, own_api, server
 from infra.services.background import Background
 from infra.services.ports import LOOPBACK, free_ports
 from infra.settings import Settings
@@ -19,17 +19,6 @@ from infra.settings import Settings
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 15.0
 PROBE_TIMEOUT_S = 2.0
-
-
-def server(home: Path) -> Background:
-    """The server's process of this home."""
-    return Background(home / "services", "prefect-server")
-
-
-def address(home: Path) -> str | None:
-    """Address of the API of this home's running server; None where none runs."""
-    found = server(home)
-    return f"http://{LOOPBACK}:{found.state().port}/api" if found.alive() else None
 
 
 def healthy(api_url: str) -> bool:
@@ -55,7 +44,7 @@ def ensure_running(settings: Settings) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     environment = {
         **os.environ,
-        **prefect_settings.ALWAYS,
+        **ALWAYS,
         "PREFECT_HOME": str(folder),
         "PREFECT_SERVER_API_HOST": LOOPBACK,
         "PREFECT_SERVER_API_PORT": str(port),
@@ -74,7 +63,7 @@ def require(settings: Settings) -> str:
     """
     if configured := os.environ.get("PREFECT_API_URL"):
         return configured
-    if found := address(settings.home):
+    if found := own_api(settings.home):
         return found
     raise ServiceError(
         "no Prefect server is configured", "Start one here with `tilewatch up`, or set PREFECT_API_URL"
@@ -84,7 +73,7 @@ def require(settings: Settings) -> str:
 def _when_healthy(home: Path, service: Background) -> str:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
-        api_url = address(home)
+        api_url = own_api(home)
         if api_url is None:
             break
         if healthy(api_url):

@@ -72,7 +72,7 @@ def test_an_unreachable_store_says_so_within_seconds(tmp_path: Path) -> None:
 
 
 def test_wrong_credentials_say_so_and_do_not_show_the_secret(user: User, tmp_path: Path) -> None:
-    up = user.run("up")
+    up = user.run("up", "--store-only")
     assert up.returncode == 0
     address = next(word for word in up.stdout.replace(",", " ").split() if word.startswith("http://"))
     external = {
@@ -150,7 +150,7 @@ def test_a_home_that_cannot_be_written_names_the_setting(tmp_path: Path) -> None
 def test_two_homes_have_two_stores_side_by_side(tmp_path: Path) -> None:
     users = [User(tmp_path / name) for name in ("one", "two")]
     try:
-        addresses = {user.run("up").stdout.split()[2] for user in users}
+        addresses = {user.run("up", "--store-only").stdout.split()[2] for user in users}
         assert len(addresses) == 2
         assert all("running" in user.run("status").stdout for user in users)
     finally:

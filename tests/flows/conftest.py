@@ -72,7 +72,7 @@ def home(tmp_path: Path, prefect_server: str) -> Iterator[Home]:
 def archived(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Iterator[Home]:
     """A home whose archive holds one smoke run of experiment A for each of the builds base and new."""
     made = Home(tmp_path_factory.mktemp("archived") / "home", {"PREFECT_API_URL": prefect_server})
-    made.run("up")
+    made.run("up", "--store-only")
     for build in ("base", "new"):
         made.run(*SMOKE, "--build", build)
     yield made

@@ -25,7 +25,7 @@ def test_at_most_one_percent_of_rows_of_identical_runs_are_confirmed_as_differen
     The floor comes from the other archived runs: their spread between leases, never the pair's own.
     """
     home = Home(tmp_path / "home", {"PREFECT_API_URL": prefect_server})
-    home.run("up")
+    home.run("up", "--store-only")
     try:
         runs = [_run(home, number) for number in range(2 * PAIRS + 1)]
         counts = [_judge(home, runs[2 * i], runs[2 * i + 1], runs[2 * i + 2]) for i in range(PAIRS)]

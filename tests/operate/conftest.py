@@ -15,7 +15,7 @@ ENOUGH = ("run", "A", "--preset", "smoke", "--arm", "standalone", "--processes",
 def measured(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Iterator[Home]:
     """A home with one run of build ``base``, with as many processes as a baseline needs."""
     made = Home(tmp_path_factory.mktemp("operate") / "home", {"PREFECT_API_URL": prefect_server})
-    made.run("up")
+    made.run("up", "--store-only")
     made.run(*ENOUGH, "--build", "base")
     yield made
     made.run("down")

@@ -1,0 +1,170 @@
+"""The agent of one device: registers, cleans up, works, watches the build, and drains when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import tempfile
+from dataclasses import dataclass
+from uuid import UUID
+
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.events import emit_event
+from prefect.events.worker import EventsWorker
+from prefect.exceptions import ObjectNotFound
+from prefect.states import Crashed
+
+from infra.agents.journal import Journal, end_process
+from infra.agents.names import ANALYSIS_QUEUE, BUILD_CHANGED, class_of, device_resource, queue_of
+from infra.agents.worker import DeviceWorker, WrongDeviceError
+from infra.errors import ServiceError
+from infra.pipeline.builds import present_build
+from infra.settings import Settings
+from tasks.measure.run import Description
+
+logger = logging.getLogger("tilewatch")
+
+
+@dataclass(frozen=True)
+class AgentOptions:
+    """Which device to work for, and how. ``drain_s`` is what a run may still take when the agent is told to
+    stop; ``watch_s`` lies between two looks at the build."""
+
+    device: int
+    drain_s: float
+    watch_s: float
+    host: str | None = None
+
+
+def start(settings: Settings, options: AgentOptions) -> None:
+    """Work for the device until SIGTERM or SIGINT.
+
+    Raises ServiceError where the fleet has no such device, WrongDeviceError where it is of another class,
+    MeasureError where the interpreter cannot measure.
+    """
+    queue = queue_of(options.host or socket.gethostname(), options.device)
+    journal = Journal(settings.home / "agents", queue)
+    with journal.alone():
+        asyncio.run(_Agent(settings, options, queue, journal).work())
+
+
+class _Agent:
+    def __init__(self, settings: Settings, options: AgentOptions, queue: str, journal: Journal) -> None:
+        self._settings, self._options, self._queue, self._journal = settings, options, queue, journal
+
+    async def work(self) -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        async with get_client() as client:
+            place = await self._place(client)
+            self._agent_kind = place.parameters["request"]["sweep"]["agent"]
+            found = await asyncio.to_thread(present_build, self._settings, self._agent_kind)
+            if (wanted := class_of(place.tags)) != found.device_class:
+                raise WrongDeviceError(
+                    f"the fleet says that {self._queue} is {wanted}, and it is {found.device_class}",
+                    "Correct device_class in the fleet file and deploy it again",
+                )
+            await self._clean_up(client)
+            self._note(found)
+        tempfile.tempdir = os.environ["TMPDIR"] = str(self._journal.temporary)
+        worker = DeviceWorker(
+            journal=self._journal,
+            device_class=found.device_class,
+            work_pool_name=place.work_pool_name or "",
+            work_queues=[self._queue, ANALYSIS_QUEUE],
+            name=self._queue,
+        )
+        await self._serve(worker, stop)
+
+    async def _serve(self, worker: DeviceWorker, stop: asyncio.Event) -> None:
+        """Run the worker until ``stop``, then let it finish or stop what it runs, then end it."""
+        working = asyncio.create_task(worker.start(printer=logger.info))
+        watching = asyncio.create_task(self._watch(worker))
+        told = asyncio.create_task(stop.wait())
+        await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
+        watching.cancel()
+        if not working.done():
+            await self._drain(worker)
+            working.cancel()
+        for task in (working, watching, told):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _place(self, client: PrefectClient) -> DeploymentResponse:
+        try:
+            return await client.read_deployment_by_name(f"cann_upgrade/{self._queue}")
+        except ObjectNotFound:
+            raise ServiceError(
+                f"the fleet of this server has no device {self._queue}",
+                "Add it to the fleet file and run `tilewatch deploy FLEET.yaml`",
+            ) from None
+
+    async def _clean_up(self, client: PrefectClient) -> None:
+        """End what a predecessor that died left here and on the server."""
+        for run_id in await asyncio.to_thread(self._journal.clean):
+            with contextlib.suppress(ObjectNotFound):
+                run = await client.read_flow_run(UUID(run_id))
+                if run.state is not None and not run.state.is_final():
+                    message = "the agent died; the sweep can be resumed on its host: tilewatch run --resume"
+                    await client.set_flow_run_state(run.id, Crashed(message=message), force=True)
+        self._journal.clear()
+
+    async def _drain(self, worker: DeviceWorker) -> None:
+        """Take nothing new; let what runs finish, and stop it where it takes longer than it may."""
+        worker.accepting = False
+        if not await _idle(worker, self._options.drain_s):
+            for pid, born in self._journal.runs().values():
+                # The flow stops its measuring process; what is measured stays and can be resumed.
+                await asyncio.to_thread(end_process, pid, born)
+            await _idle(worker, 20)
+
+    async def _watch(self, worker: DeviceWorker) -> None:
+        """Look at the build from time to time, never beside a measurement."""
+        while True:
+            await asyncio.sleep(self._options.watch_s)
+            worker.accepting = False
+            try:
+                if not worker.busy:
+                    found = await asyncio.to_thread(present_build, self._settings, self._agent_kind)
+                    self._note(found)
+            except Exception as error:
+                # An installation under way looks like this; the next look sees its end.
+                logger.warning("the build cannot be seen now: %s", error)
+            finally:
+                worker.accepting = True
+
+    def _note(self, found: Description) -> None:
+        """Emit the event where the build is another one than before; the first look only remembers."""
+        before = self._journal.known_build()
+        now = {"build_id": found.build_id, "cann": found.components.get("cann", "")}
+        if before and before["build_id"] != now["build_id"]:
+            emit_event(
+                event=BUILD_CHANGED,
+                resource={"prefect.resource.id": device_resource(self._queue)},
+                payload={
+                    "old_build_id": before["build_id"],
+                    "new_build_id": now["build_id"],
+                    "old_cann": before["cann"],
+                    "new_cann": now["cann"],
+                },
+            )
+            EventsWorker.drain_all()
+        if before != now:
+            self._journal.note_build(now)
+
+
+async def _idle(worker: DeviceWorker, seconds: float) -> bool:
+    """Wait until nothing runs; False where it still does after ``seconds``."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while worker.busy:
+        if asyncio.get_running_loop().time() > deadline:
+            return False
+        await asyncio.sleep(0.1)
+    return True

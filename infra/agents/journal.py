@@ -1,0 +1,117 @@
+"""What an agent has running, on disk, so that its successor can clean up after a sudden death."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.errors import ServiceError
+from infra.services.background import born
+
+KILL_AFTER_S = 10.0
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The files of the agent of one queue under ``folder``."""
+
+    folder: Path
+    queue: str
+
+    @property
+    def temporary(self) -> Path:
+        """Folder for temporary files of this agent alone, so that a successor can remove them."""
+        return self.folder / f"{self.queue}.tmp"
+
+    @property
+    def ready(self) -> Path:
+        """A file that is there while the agent takes work."""
+        return self.folder / f"{self.queue}.ready"
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Be the only agent of this queue in this home. Raises ServiceError where another one runs."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(self.folder / f"{self.queue}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ServiceError(f"an agent for {self.queue} runs already in this home") from None
+            self.ready.unlink(missing_ok=True)
+            yield
+            self.ready.unlink(missing_ok=True)
+        finally:
+            os.close(lock)
+
+    def begin(self, run_id: str, pid: int) -> None:
+        """Note that flow run ``run_id`` runs as process ``pid``."""
+        self._write({**self.runs(), run_id: (pid, born(pid) or 0)})
+
+    def end(self, run_id: str) -> None:
+        """Note that the flow run is over."""
+        self._write({run: process for run, process in self.runs().items() if run != run_id})
+
+    def runs(self) -> dict[str, tuple[int, int]]:
+        """Flow runs noted as running, with pid and start time of their process."""
+        try:
+            found = json.loads(self._path.read_text())
+            return {str(run): (int(pid), int(start)) for run, (pid, start) in found.items()}
+        except (OSError, ValueError, TypeError):
+            return {}
+
+    def clean(self) -> list[str]:
+        """End what a dead predecessor left running and remove its temporary files; returns its flow runs."""
+        left = self.runs()
+        for pid, start in left.values():
+            end_process(pid, start)
+        shutil.rmtree(self.temporary, ignore_errors=True)
+        self.temporary.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return sorted(left)
+
+    def clear(self) -> None:
+        """Forget every run."""
+        self._write({})
+
+    def known_build(self) -> dict[str, str]:
+        """The build that this agent saw last; empty before the first look."""
+        try:
+            return dict(json.loads((self.folder / f"{self.queue}.build.json").read_text()))
+        except (OSError, ValueError):
+            return {}
+
+    def note_build(self, build: dict[str, str]) -> None:
+        """Remember the build."""
+        _replace(self.folder / f"{self.queue}.build.json", json.dumps(build))
+
+    @property
+    def _path(self) -> Path:
+        return self.folder / f"{self.queue}.runs.json"
+
+    def _write(self, runs: dict[str, tuple[int, int]]) -> None:
+        _replace(self._path, json.dumps(runs))
+
+
+def end_process(pid: int, start: int, patience_s: float = KILL_AFTER_S) -> None:
+    """Ask a process to end and kill it after ``patience_s``; another process of that pid is left alone."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + patience_s
+        with contextlib.suppress(ProcessLookupError):
+            if born(pid) == start:
+                os.kill(pid, number)
+        while born(pid) == start and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text)
+    part.replace(path)

@@ -1,0 +1,34 @@
+"""Names that an agent and the deployments of its device agree on."""
+
+from __future__ import annotations
+
+BUILD_CHANGED = "tilewatch.build.changed"
+"""Event of an agent that sees another build than before."""
+
+BUILD_PAYLOAD = ("old_build_id", "new_build_id", "old_cann", "new_cann")
+"""What the event says; an unknown CANN version is empty."""
+
+ANALYSIS_QUEUE = "default"
+"""Queue of a pool that every worker of the pool serves beside its device's own."""
+
+_CLASS_TAG = "device-class:"
+
+
+def queue_of(host: str, device: int) -> str:
+    """Work queue of one device; also the name of its deployments and of its worker."""
+    return f"{host}-{device}"
+
+
+def device_resource(queue: str) -> str:
+    """Resource id of the events of one device."""
+    return f"tilewatch.device.{queue}"
+
+
+def class_tag(device_class: str) -> str:
+    """The tag that says what device class a run is for."""
+    return f"{_CLASS_TAG}{device_class}"
+
+
+def class_of(tags: list[str]) -> str | None:
+    """The device class that a run with these tags is for; None where any will do."""
+    return next((t.removeprefix(_CLASS_TAG) for t in sorted(tags) if t.startswith(_CLASS_TAG)), None)

@@ -1,0 +1,82 @@
+"""The worker of one device: a Prefect process worker that knows its device class and can be drained."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from prefect.workers.process import ProcessWorker, ProcessWorkerResult
+
+from infra.agents.journal import Journal
+from infra.agents.names import class_of
+from infra.errors import ServiceError
+
+if TYPE_CHECKING:
+    import anyio.abc
+    from prefect.client.schemas.objects import FlowRun
+    from prefect.workers.process import ProcessJobConfiguration
+
+
+# It takes the place of the plain process worker in Prefect's registry of this process, which is meant.
+warnings.filterwarnings("ignore", message="Type 'DeviceWorker'")
+
+
+class WrongDeviceError(ServiceError):
+    """A run, or a place in the fleet, that is meant for devices of another class."""
+
+
+class DeviceWorker(ProcessWorker):
+    """Runs one flow run at a time on one device and keeps a journal of it.
+
+    A run whose tags name another device class ends as Crashed with a WrongDeviceError; nothing is measured.
+    """
+
+    def __init__(self, *, journal: Journal, device_class: str, **rest: Any) -> None:
+        super().__init__(limit=1, create_pool_if_not_found=False, **rest)
+        self._journal = journal
+        self._device_class = device_class
+        self.accepting = True
+        """False while nothing new may be started: the agent drains, or looks at the build."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a flow run is being started or runs."""
+        return bool(self._submitting_flow_run_ids) or bool(self._limiter and self._limiter.borrowed_tokens)
+
+    async def setup(self) -> None:
+        """Get ready, and say so in the journal."""
+        await super().setup()
+        self._journal.ready.touch()
+
+    async def get_and_submit_flow_runs(self) -> list[FlowRun]:
+        """Take what is due, unless nothing new may be started."""
+        return await super().get_and_submit_flow_runs() if self.accepting else []
+
+    async def run(
+        self,
+        flow_run: FlowRun,
+        configuration: ProcessJobConfiguration,
+        task_status: anyio.abc.TaskStatus[int] | None = None,
+    ) -> ProcessWorkerResult:
+        """Run one flow run as a process. Raises WrongDeviceError for a run of another device class."""
+        wanted = class_of(flow_run.tags)
+        if wanted not in (None, self._device_class):
+            raise WrongDeviceError(f"this run is for {wanted}, and this device is {self._device_class}")
+        noted = _Noted(task_status, self._journal, str(flow_run.id))
+        try:
+            return await super().run(flow_run, configuration, noted)  # type: ignore[arg-type]
+        finally:
+            self._journal.end(str(flow_run.id))
+
+
+class _Noted:
+    """Writes the process of a flow run into the journal when it has started, and passes the word on."""
+
+    def __init__(self, inner: Any, journal: Journal, run_id: str) -> None:
+        self._inner, self._journal, self._run_id = inner, journal, run_id
+
+    def started(self, pid: int) -> None:
+        """Called by the process worker with the pid."""
+        self._journal.begin(self._run_id, pid)
+        if self._inner is not None:
+            self._inner.started(pid)

@@ -1,0 +1,49 @@
+"""`tilewatch agent`: the worker of one device of this host."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from infra import prefect_settings
+from infra.cli.exits import told
+from infra.services import prefect_server
+from infra.settings import load_settings
+
+app = typer.Typer(no_args_is_help=True, help="Work for a device of this host.")
+
+
+@app.callback()
+def _group() -> None:
+    pass
+
+
+@app.command("start")
+def start(
+    device: Annotated[int, typer.Option(min=0, help="Number of the device on this host.")],
+    host: Annotated[
+        str | None, typer.Option(help="Name of this host in the fleet file [default: its own].")
+    ] = None,
+    drain_s: Annotated[
+        float, typer.Option(min=0, help="Seconds that a run may still take after SIGTERM; then it stops.")
+    ] = 20.0,
+    watch_s: Annotated[float, typer.Option(min=1, help="Seconds between two looks at the build.")] = 300.0,
+) -> None:
+    """Run what the Prefect server schedules for one device of this host, until SIGTERM.
+
+    Refuses work for another device class, takes one run at a time, and cleans up after a predecessor that
+    died. A changed build is told to the server, which starts the upgrade run.
+    """
+    with told():
+        settings = load_settings()
+        settings.prepare()
+        os.environ["PREFECT_API_URL"] = prefect_server.require(settings)
+        os.environ.setdefault("PREFECT_LOGGING_LEVEL", "INFO")
+        os.environ.setdefault("PREFECT_LOGGING_EXTRA_LOGGERS", "tilewatch")
+        prefect_settings.apply(settings.home)
+        from infra.agents.agent import AgentOptions
+        from infra.agents.agent import start as start_agent
+
+        start_agent(settings, AgentOptions(device, drain_s, watch_s, host))

@@ -1,0 +1,29 @@
+"""The fleet of a machine that nobody described: its CPU as the one device, nothing scheduled."""
+
+from __future__ import annotations
+
+import socket
+
+from flows.requests import SweepRequest
+from infra.deployments.fleet import SCHEMA_VERSION, Device, DeviceClass, Fleet
+from infra.pipeline.builds import present_build
+from infra.settings import Settings
+
+
+def local_fleet(settings: Settings) -> Fleet:
+    """This host alone. Raises MeasureError where the interpreter cannot measure."""
+    found = present_build(settings, "cpu")
+    return Fleet(
+        schema_version=SCHEMA_VERSION,
+        device_classes=(
+            DeviceClass(
+                pool="local",
+                device_class=found.device_class,
+                agent="cpu",
+                devices=(Device(host=socket.gethostname(), device=0),),
+                limit=None,
+                sweep=SweepRequest(),
+                regressions=(),
+            ),
+        ),
+    )
