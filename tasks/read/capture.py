@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from data_contracts import from_rows, schema
 from tasks.collect.manifest import CaptureError, Manifest, read_manifest, verify
+from tasks.read.device_kernels import Proof, read_device_kernels
 from tasks.read.origin import Origin
 from tasks.read.quarantine import Refusal, refused_rows
 from tasks.read.result import ReadResult
@@ -26,6 +27,8 @@ from tasks.read.torch_trace import Calls, read_torch_trace
 SCHEMA_VERSION = 1
 TRACE_FILE = "profiler/trace.json"
 POINTS_FILE = "points.jsonl"
+SOFTWARE_NPU = "software_npu"
+"""What the npu agent notes of the device where the driver carries the stand-in's marker."""
 
 OBSERVED = pa.schema(
     [
@@ -79,7 +82,9 @@ def read_capture(folder: Path, *, raw_prefix: str) -> CaptureTables:
     records, refused = _records(folder / POINTS_FILE, origin, planned)
     identity = {"role": capture["role"], "method_hash": capture["method_hash"]}
     samples = read_samples(folder / SAMPLES_FILE, origin, identity, planned)
-    kernels = _kernels(folder, origin, records)
+    _refuse_a_stand_in(folder, origin, environment)
+    kernels, proofs = _kernels(folder, origin, capture, records)
+    records = {point: _with_proof(record, proofs.get(point)) for point, record in records.items()}
     tilings = _tilings(folder, origin, capture, environment, plan, records)
     observed = _observed(origin, records, samples.facts["interval_ns"], capture["failure_reason"])
     parts = (samples, kernels, tilings)
@@ -176,9 +181,31 @@ def _record(line: bytes, planned: list[str]) -> tuple[str | None, Document]:
     return None, record
 
 
-def _kernels(folder: Path, origin: Origin, records: Mapping[str, Document]) -> ReadResult:
+def _refuse_a_stand_in(folder: Path, origin: Origin, environment: Document) -> None:
+    """What a driver without a device produced is never evidence ``measured``. Raises CaptureError."""
+    if SOFTWARE_NPU in environment["device"] and origin.evidence == "measured":
+        raise CaptureError(f"{folder}: written on a software NPU, but filed as measured")
+
+
+def _with_proof(record: Document, proof: Proof | None) -> Document:
+    """The record with the operator that ran; failed where a kernel read another format than was loaded."""
+    if proof is None:
+        return record
+    loaded = record.get("weight_format")
+    if loaded is not None and proof.formats != (loaded,):
+        read_formats = " and ".join(proof.formats)
+        reason = f"the kernels read {read_formats}, although the weight was loaded as {loaded}"
+        return record | {"status": "failed", "reason": reason}
+    return record | {"dispatched_operator": proof.operator}
+
+
+def _kernels(
+    folder: Path, origin: Origin, capture: Document, records: Mapping[str, Document]
+) -> tuple[ReadResult, dict[str, Proof]]:
+    if capture["agent"] == "npu" and capture["kind"] != "tiling":
+        return read_device_kernels(folder, origin, records, capture.get("profiler_lead_in_calls", 0))
     if not (folder / TRACE_FILE).is_file():
-        return ReadResult(schema("kernels").empty_table(), refused_rows(origin, "kernels", []))
+        return ReadResult(schema("kernels").empty_table(), refused_rows(origin, "kernels", [])), {}
     calls = {
         point: Calls(
             {name: count * record["profiled_calls"] for name, count in record["kernels_per_call"].items()},
@@ -187,7 +214,7 @@ def _kernels(folder: Path, origin: Origin, records: Mapping[str, Document]) -> R
         for point, record in records.items()
         if record.get("profiled_calls")
     }
-    return read_torch_trace(folder / TRACE_FILE, TRACE_FILE, origin, calls)
+    return read_torch_trace(folder / TRACE_FILE, TRACE_FILE, origin, calls), {}
 
 
 def _tilings(
