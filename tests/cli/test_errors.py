@@ -136,10 +136,6 @@ def test_comparing_what_was_never_measured_says_which_builds_are_there(
     assert "no baseline is armed" in user.fails("compare", "@baseline", "b", code=1)
 
 
-def test_a_verb_of_the_design_that_is_not_built_exits_two_and_says_so(user: User) -> None:
-    assert "`tilewatch demo` is not built yet" in user.fails("demo", code=2)
-
-
 def test_a_home_that_cannot_be_written_names_the_setting(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")

@@ -1,0 +1,94 @@
+"""`tilewatch demo`: two simulated CANN builds through everything, without a device or a server."""
+
+from __future__ import annotations
+
+import shutil
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infra.cli.exits import told
+from infra.cli.output import out
+from infra.cli.progress import shown
+from infra.settings import Settings, load_settings
+
+BASELINE, CANDIDATE = "sim-cann8.5.0", "sim-cann9.0.0"
+EXPERIMENTS = ("A", "B", "C", "D")
+FOLDER = "demo"
+SEED = 17
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to ``app``."""
+    app.command()(demo)
+
+
+def demo(
+    no_open: Annotated[
+        bool, typer.Option("--no-open", help="Print the path of the report and do not open it.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=1, help="Seed of the simulated noise.")] = SEED,
+) -> None:
+    """Take two simulated CANN builds through everything and open the report; a minute, no device.
+
+    CANN 8.5.0 and 9.0.0 on Ascend910_9391, experiments A to D: plan, captures, archive, tables, validation,
+    comparison, report. Nothing is measured and every page says SIMULATED. The demo has an archive of its own
+    below the home folder, made anew each time.
+    """
+    with told():
+        settings = demo_settings(load_settings())
+        shutil.rmtree(settings.home, ignore_errors=True)
+        with shown():
+            report, sentence = run_demo(settings, seed)
+    out.print(f"SIMULATED: {sentence}", soft_wrap=True)
+    out.print(f"report: {report}", soft_wrap=True)
+    if not no_open:
+        webbrowser.open(report.as_uri())
+
+
+def demo_settings(settings: Settings) -> Settings:
+    """The settings with a home and an embedded store of the demo's own: no team's archive is touched."""
+    own = {"home": settings.home / FOLDER, "spool": None, "s3_endpoint": None}
+    return settings.model_copy(update=own | {"s3_access_key": None, "s3_secret_key": None})
+
+
+def run_demo(settings: Settings, seed: int) -> tuple[Path, str]:
+    """Simulate both builds, compare them; returns the report and its first sentence."""
+    from infra.archive import Archive, open_archive
+    from infra.lease import leased
+    from infra.pipeline.archive import archive_run
+    from infra.pipeline.compare import compare_archived
+    from infra.pipeline.measure import batches, measure_batch
+    from infra.pipeline.prepare import SweepOptions, prepare
+    from infra.pipeline.report import report_run
+    from infra.pipeline.tabulate import tabulate_run
+    from infra.progress import current
+    from tasks.plan.experiment import load_experiments
+    from tasks.publish.summary import comparison_summary
+
+    known = load_experiments(Path(__file__).parents[2] / "flows" / "experiments")
+
+    def sweep(archive: Archive, build: str) -> None:
+        options = SweepOptions(
+            experiments=EXPERIMENTS, preset="quick", agent="simulated", build=build, seed=seed,
+            processes=None, axis=None, point=None, arm=None, refine=(), soc="Ascend910_9391", command="",
+        )  # fmt: skip
+        folder = prepare(settings, archive, options, known)
+        current().stage(f"simulate {build}", sum(1 for _ in folder.remaining()))
+        with leased(settings, folder.document) as lease:
+            for batch in batches(folder):
+                measure_batch(settings, folder, batch, lease)
+        stored = archive_run(archive, folder)
+        captures = {letter: [(p, ref.prefix) for p, ref in refs] for letter, refs in stored.items()}
+        report_run(settings, archive, tabulate_run(settings, archive, folder.document, captures))
+
+    settings.prepare()
+    with open_archive(settings) as archive:
+        for build in (BASELINE, CANDIDATE):
+            sweep(archive, build)
+        current().stage(f"compare {CANDIDATE} with {BASELINE}", 1)
+        compared = compare_archived(settings, archive, BASELINE, CANDIDATE)
+        current().advance("comparison")
+    return compared.report, comparison_summary(compared.rows).sentence
