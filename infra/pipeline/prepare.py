@@ -23,8 +23,7 @@ from tasks.predict.environment import cann_version, platform
 from tasks.predict.errors import PredictError
 from tasks.predict.experiments import refinement
 
-EVIDENCE: Mapping[str, str] = {"cpu": "measured"}
-BUILT_AGENTS = ("cpu", "simulated")
+AGENTS = ("cpu", "npu", "simulated")
 
 
 class BuildLabelError(TilewatchError):
@@ -71,7 +70,7 @@ def prepare(
         started_ns=time.time_ns(),
         command=options.command or _command(options),
         agent=options.agent,
-        evidence=EVIDENCE[options.agent],
+        evidence=description.facts["evidence"],
         preset=options.preset,
         seed=seed,
         build=label,
@@ -106,8 +105,8 @@ def _prepare_simulated(
 
 def plans(options: SweepOptions, known: Mapping[str, Experiment], seed: int) -> dict[str, Plan]:
     """The plan of every experiment asked for, by letter. Raises PlanError or ExperimentError."""
-    if options.agent not in BUILT_AGENTS:
-        raise PlanError(f"agent {options.agent} is not built yet; built: {', '.join(BUILT_AGENTS)}")
+    if options.agent not in AGENTS:
+        raise PlanError(f"no agent {options.agent!r}; known: {', '.join(AGENTS)}")
     if options.agent == SIMULATED:
         chosen_build(options.build, options.soc)
     if unknown := [letter for letter in options.experiments if letter not in known]:
@@ -155,8 +154,9 @@ def _refuse_taken_label(archive: Archive, label: str, identity: str) -> None:
 
 def _label(agent: str, description: Description) -> str:
     """The label of a build that was not named: agent, the version that matters most, a piece of its hash."""
-    torch = description.components.get("torch", "unknown").split("+")[0]
-    return f"{agent}-torch{torch}-{description.build_id[:6]}"
+    matters = "cann" if agent == "npu" else "torch"
+    version = description.components.get(matters, "unknown").split("+")[0]
+    return f"{agent}-{matters}{version}-{description.build_id[:6]}"
 
 
 def _command(options: SweepOptions) -> str:

@@ -35,7 +35,9 @@ int prepare(const char* api, const aclTensor* x, const aclTensor* w, const aclTe
             aclOpExecutor** out) {
     const std::string fault = wrong(x, w, result);
     if (!fault.empty()) return refuse(std::string(api) + ": " + fault);
-    auto* executor = new aclOpExecutor{api, "MatMulCommon", "MatMulV2", "AI_CORE", "", {*x, *w}, {*result}, nullptr, 0};
+    auto* executor = new aclOpExecutor{api, "MatMulV3Common", "MatMulV3", "AI_CORE", "", {*x, *w}, {*result}, nullptr, 0};
+    executor->signature = "MatMulV3 m=" + std::to_string(x->dim(2)) + " k=" + std::to_string(x->dim(1)) +
+                          " n=" + std::to_string(w->dim(1)) + " nz=" + std::to_string(w->nz());
     executor->compute = [x = *x, w = *w, o = *result] { compute(x, w, o); };
     return prepared(executor, workspace, out);
 }
