@@ -14,14 +14,13 @@ from flows.alerts import alert, build_cause
 from flows.compare import Comparison
 from flows.confirmation import compare_confirmed
 from flows.requests import CompareRequest, UpgradeRequest
-from flows.sweep import EXPERIMENTS, sweep
+from flows.sweep import experiments, sweep
 from infra.archive import open_archive
 from infra.pipeline.baselines import ARMED, baseline_runs
 from infra.pipeline.builds import newest_label, present_build, refuse_other_build
 from infra.pipeline.names import NothingToCompareError
 from infra.pipeline.report import SweepReport
 from infra.settings import load_settings
-from tasks.plan.experiment import load_experiments
 from tasks.predict.environment import cann_version, platform
 from tasks.predict.experiments import axis_list, curves
 from tasks.predict.upgrades import Change, changes, worst_first
@@ -96,7 +95,7 @@ def predicted_changes(request: UpgradeRequest) -> list[Change]:
     if not (request.old_cann and request.new_cann):
         return []
     before, after = cann_version(request.old_cann), cann_version(request.new_cann)
-    known = load_experiments(EXPERIMENTS)
+    known = experiments(load_settings())
     found = [
         change
         for letter in request.sweep.experiments

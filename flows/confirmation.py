@@ -18,6 +18,14 @@ def compare_confirmed(request: CompareRequest, asked: SweepRequest, measured: Sw
         return first
     letters = tuple(sorted(set(slower["experiment"].to_pylist())))
     again = sweep(
-        asked.model_copy(update={"experiments": letters, "build": measured.build, "seed": 0, "resume": None})
+        asked.model_copy(
+            update={
+                "experiments": letters,
+                "build": measured.build,
+                "seed": 0,
+                "resume": None,
+                "command": f"confirms {measured.run_id}",
+            }
+        )
     )
     return compare(request.model_copy(update={"second_lease": again.run_id}))

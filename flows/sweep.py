@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from prefect import flow, task
+from prefect import flow, runtime, task
 from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
@@ -63,10 +63,18 @@ def options(request: SweepRequest) -> SweepOptions:
 
 @task(name="start", cache_policy=NO_CACHE)
 def start(request: SweepRequest) -> str:
-    """Describe device and build, plan every experiment, and give the run its id."""
+    """Describe device and build, plan every experiment, and give the run its id.
+
+    A flow run that is started again, because its worker died, goes on with the run that it began.
+    """
     settings = load_settings()
+    asker = f"{runtime.flow_run.root_flow_run_id} {request.model_dump_json()}"
+    if begun := spool.asked_by(settings, asker):
+        return begun
     with open_archive(settings) as archive:
-        return prepare(settings, archive, options(request), experiments(settings)).document.run_id
+        folder = prepare(settings, archive, options(request), experiments(settings))
+    spool.note_asker(folder, asker)
+    return folder.document.run_id
 
 
 @task(name="measure", task_run_name="measure {batch.experiment} block {batch.block}", cache_policy=NO_CACHE)

@@ -15,6 +15,8 @@ from infra.settings import Settings
 from tasks.plan.plan import Process
 from tasks.plan.run_document import RunDocument, read_run_document
 
+ASKER = "asked_by"
+
 
 class SpoolError(TilewatchError):
     """A run that is not in the spool; the hint names the runs that are."""
@@ -74,6 +76,17 @@ def find(settings: Settings, run_id: str) -> RunFolder:
         known = ", ".join(runs(settings)) or "none"
         raise SpoolError(f"run {run_id} is not in the spool of this host", f"Runs that are: {known}")
     return RunFolder(path, read_run_document((path / "run.json").read_bytes(), path / "run.json"))
+
+
+def note_asker(folder: RunFolder, asker: str) -> None:
+    """Remember what asked for the run, so that the same asker, started again, goes on with it."""
+    _write_once(folder.path / ASKER, asker.encode())
+
+
+def asked_by(settings: Settings, asker: str) -> str | None:
+    """The newest run in the spool that ``asker`` asked for; None where there is none."""
+    notes = sorted(settings.spool_folder.glob(f"*/{ASKER}"), reverse=True)
+    return next((note.parent.name for note in notes if note.read_text() == asker), None)
 
 
 def runs(settings: Settings) -> list[str]:

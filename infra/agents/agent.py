@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas.objects import State
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.events import emit_event
 from prefect.events.worker import EventsWorker
 from prefect.exceptions import ObjectNotFound
-from prefect.states import Crashed
+from prefect.states import Crashed, Scheduled
 
 from infra.agents.journal import Journal, end_process
 from infra.agents.names import ANALYSIS_QUEUE, BUILD_CHANGED, class_of, device_resource, queue_of
@@ -26,6 +27,9 @@ from infra.errors import ServiceError
 from infra.pipeline.builds import present_build
 from infra.settings import Settings
 from tasks.measure.run import Description
+
+MOST_STARTS = 10
+"""A run that agents keep dying of is not started for ever."""
 
 logger = logging.getLogger("tilewatch")
 
@@ -107,13 +111,18 @@ class _Agent:
             ) from None
 
     async def _clean_up(self, client: PrefectClient) -> None:
-        """End what a predecessor that died left here and on the server."""
+        """End what a predecessor that died left here, and queue its flow runs again: they go on."""
         for run_id in await asyncio.to_thread(self._journal.clean):
             with contextlib.suppress(ObjectNotFound):
                 run = await client.read_flow_run(UUID(run_id))
-                if run.state is not None and not run.state.is_final():
-                    message = "the agent died; the sweep can be resumed on its host: tilewatch run --resume"
-                    await client.set_flow_run_state(run.id, Crashed(message=message), force=True)
+                if run.state is None or run.state.is_completed() or run.state.is_cancelled():
+                    continue
+                state: State[object] = (
+                    Scheduled(message="the agent died; its successor goes on")
+                    if run.run_count < MOST_STARTS
+                    else Crashed(message=f"the agent died with it {run.run_count} times")
+                )
+                await client.set_flow_run_state(run.id, state, force=True)
         self._journal.clear()
 
     async def _drain(self, worker: DeviceWorker) -> None:

@@ -1,0 +1,53 @@
+"""A mistake in the fleet file is named with file, field and what is wrong; nothing is deployed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.deployments.fleet import read_fleet
+from infra.deployments.recipes import recipes
+from infra.errors import SettingsError
+
+GOOD = """
+schema_version: 1
+device_classes:
+  - pool: npu
+    device_class: Ascend910C
+    agent: npu
+    devices: [{host: lab-1, device: 0}, {host: lab-1, device: 1}]
+    sweep: {experiments: [B]}
+    regressions: [{name: nightly, cron: "0 3 * * *", queue: lab-1-1}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("pool: npu", "pool: npu\n    speed: 3", "device_classes.0.speed: Extra inputs"),
+        ("device: 0", "device: 1", "lab-1-1 occurs more than once"),
+        ("queue: lab-1-1", "queue: lab-9-9", "queue lab-9-9 is no device of pool npu"),
+        ('cron: "0 3 * * *", ', "", "give either cron or every_s"),
+        ("experiments: [B]", "preset: enormous", "device_classes.0.sweep.preset"),
+        ("agent: npu", "agent: [", "line 8 is not YAML"),
+    ],
+)
+def test_a_mistake_is_named(tmp_path: Path, old: str, new: str, said: str) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(GOOD.replace(old, new))
+    with pytest.raises(SettingsError) as raised:
+        read_fleet(path)
+    assert said in str(raised.value) and str(path) in str(raised.value)
+
+
+def test_every_device_has_its_queue_and_a_schedule_runs_on_the_device_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(GOOD)
+    made = {(r.flow, r.name): r for r in recipes(read_fleet(path))}
+    assert {name for flow, name in made if flow == "sweep"} == {"lab-1-0", "lab-1-1"}
+    nightly = made["regression", "nightly"]
+    assert (nightly.pool, nightly.queue, nightly.when) == ("npu", "lab-1-1", "0 3 * * * UTC")
+    assert nightly.parameters["request"]["sweep"]["agent"] == "npu"
+    assert nightly.parameters["request"]["baseline"] == "@baseline"
+    assert "device-class:Ascend910C" in nightly.tags
