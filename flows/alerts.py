@@ -28,13 +28,14 @@ def confirmed_slower(rows: pa.Table) -> pa.Table:
     return worst_first(rows.filter(pc.and_kleene(pc.equal(rows["verdict"], "SLOWER"), rows["confirmed"])))
 
 
-def alert(key: str, comparison: Comparison, command: str, cause: Callable[[Row], str] | None = None) -> int:
-    """Leave the outcome as artifact ``key``; emit an event where something got slower. Returns how many."""
+def alert(key: str, comparison: Comparison, command: str, cause: Callable[[Row], str] | None = None) -> str:
+    """Leave the outcome as artifact ``key``; emit an event where something got slower. Returns the text."""
     slower = confirmed_slower(comparison.rows)
     count = int(slower.num_rows)
     if not count:
-        create_markdown_artifact(quiet(comparison), key=key)
-        return 0
+        calm = quiet(comparison)
+        create_markdown_artifact(calm, key=key)
+        return calm
     worst = slower.slice(0, SHOWN_ROWS).to_pylist()
     text = loud(comparison, worst, count, command, cause or build_cause)
     create_markdown_artifact(text, key=key)
@@ -44,7 +45,7 @@ def alert(key: str, comparison: Comparison, command: str, cause: Callable[[Row],
         resource={"prefect.resource.id": f"tilewatch.build.{worst[0]['build']}"},
         payload={"slower": count, "candidate": candidate, "text": text, "at": comparison.address},
     )
-    return count
+    return text
 
 
 def quiet(comparison: Comparison) -> str:

@@ -30,12 +30,12 @@ SHOWN_CHANGES = 200
 
 @dataclass(frozen=True)
 class Upgrade:
-    """What was predicted, what was measured, how it compares, and how many points are confirmed SLOWER."""
+    """What was predicted, what was measured, how it compares, and what is told of it."""
 
     predicted: tuple[Change, ...]
     sweep: SweepReport
     comparison: Comparison
-    slower: int
+    text: str
 
 
 @flow(name="cann_upgrade", flow_run_name="cann_upgrade {request.old_cann} {request.new_cann}")
@@ -54,8 +54,8 @@ def cann_upgrade(request: UpgradeRequest) -> Upgrade:
     against = CompareRequest(baseline=baseline, candidate=measured.run_id)
     compared = compare_confirmed(against, request.sweep, measured)
     command = f"tilewatch compare {compared.rows['baseline'][0]} {measured.run_id}"
-    slower = alert("cann-upgrade", compared, command, predicted_cause(predicted))
-    return Upgrade(tuple(predicted), measured, compared, slower)
+    text = alert("cann-upgrade", compared, command, predicted_cause(predicted))
+    return Upgrade(tuple(predicted), measured, compared, text)
 
 
 @task(name="present build", cache_policy=NO_CACHE)

@@ -21,11 +21,11 @@ from tasks.measure.run import describe
 
 @dataclass(frozen=True)
 class Regression:
-    """What was measured, how it compares with the baseline, and how many points are confirmed SLOWER."""
+    """What was measured, how it compares with the baseline, and what is told of it."""
 
     sweep: SweepReport
     comparison: Comparison
-    slower: int
+    text: str
 
 
 @flow(name="regression", flow_run_name="regression against {request.baseline}")

@@ -1,0 +1,61 @@
+"""`tilewatch upgrade`: what an agent starts when the build has changed, by hand."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Annotated, Literal
+
+import typer
+
+from infra import prefect_settings
+from infra.cli.exits import told
+from infra.cli.output import out
+from infra.cli.progress import shown
+from infra.settings import load_settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to ``app``."""
+    app.command()(upgrade)
+
+
+def upgrade(
+    experiments: Annotated[list[str] | None, typer.Argument(help="Experiments [default: A B C D].")] = None,
+    baseline: Annotated[
+        str, typer.Option(help="Build label or run id of before; @baseline is the approved one.")
+    ] = "@baseline",
+    cann: Annotated[str, typer.Option(help="CANN version before, to predict what changes.")] = "",
+    to: Annotated[str, typer.Option(help="CANN version after, to predict what changes.")] = "",
+    preset: Annotated[Literal["smoke", "quick", "full"], typer.Option(help="How much.")] = "quick",
+    agent: Annotated[Literal["cpu", "npu"], typer.Option(help="What executes.")] = "cpu",
+    build: Annotated[str | None, typer.Option(help="Label of the new build.")] = None,
+    processes: Annotated[int | None, typer.Option(min=2, max=100, help="Processes per arm.")] = None,
+    arm: Annotated[str | None, typer.Option(help="Measure this arm alone.")] = None,
+) -> None:
+    """After an upgrade: predict what changes, sweep the new build, compare, and name the three worst points.
+
+    Agents start the same flow by themselves when they see another build.
+    """
+    with told():
+        settings = load_settings()
+        prefect_settings.apply(settings.home)
+        from flows.cann_upgrade import cann_upgrade
+        from flows.requests import SweepRequest, UpgradeRequest
+        from flows.sweep import check
+
+        sweep = SweepRequest(
+            experiments=tuple(experiments or ("A", "B", "C", "D")),
+            preset=preset,
+            agent=agent,
+            build=build,
+            processes=processes,
+            arm=arm,
+            command=shlex.join(["tilewatch", *sys.argv[1:]]),
+        )
+        check(sweep)
+        with shown():
+            done = cann_upgrade(UpgradeRequest(sweep=sweep, old_cann=cann, new_cann=to, baseline=baseline))
+    if done.predicted:
+        out.print(f"predicted for CANN {cann} → {to}: {len(done.predicted)} changes (tilewatch predict diff)")
+    out.print(done.text.strip(), soft_wrap=True, markup=False)
