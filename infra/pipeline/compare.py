@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from infra.archive import Archive
 from infra.pipeline.baselines import ARMED, TABLES, baseline_runs, refuse_unarmed
 from infra.pipeline.names import NothingToCompareError, newest
-from infra.pipeline.report import keep_pages, software
+from infra.pipeline.report import keep_pages, mark_of, software
 from infra.settings import Settings
 from tasks.analyse.compare import compare_builds
 from tasks.analyse.spread import between_lease_spread
@@ -113,9 +113,11 @@ def _published(
     kept = validated.tables["comparisons"]
     title = f"{kept['candidate'][0]} against {kept['baseline'][0]}"
     pages = {
-        "report.html": _report(title, kept, base, candidate),
+        "report.html": _report(archive, title, kept, join([base, candidate])),
         "validation.html": render_page(
-            validated.results, title=f"Validation of {title}", report_href="report.html"
+            validated.results,
+            title=f"{mark_of(candidate.runs)}Validation of {title}",
+            report_href="report.html",
         ),
     }
     published = publish_comparison(
@@ -133,8 +135,8 @@ def _published(
     return Compared(published.comparison, published, folder / "report.html")
 
 
-def _report(title: str, rows: pa.Table, base: RunTables, candidate: RunTables) -> str:
-    both = join([base, candidate])
+def _report(archive: Archive, title: str, rows: pa.Table, both: RunTables) -> str:
+    of_both = [("run_id", "in", list(both.distinct("run_id")))]
     baseline, name = rows["baseline"][0].as_py(), rows["candidate"][0].as_py()
     return render_report(
         ReportContent(
@@ -144,6 +146,7 @@ def _report(title: str, rows: pa.Table, base: RunTables, candidate: RunTables) -
             samples=both.samples,
             alignments=both.alignments,
             comparisons=rows,
+            **{name: archive.tables.scan(name, of_both) for name in ("tilings", "cliffs", "ledger")},
             title=title,
             command=f"tilewatch compare {baseline} {name}",
             links={"validation": "validation.html"},

@@ -20,7 +20,10 @@ from tasks.validate.page import render_page
 
 REPORTS = "reports"
 SOFTWARE = ("tilewatch", "prefect", "great-expectations", "deltalake", "duckdb", "pyarrow", "plotly")
-SECTIONS = ("runs", "captures", "points", "samples", "alignments", "cliffs", "ledger", "checks", "quarantine")
+SECTIONS = (
+    "runs", "captures", "points", "samples", "alignments", "tilings", "cliffs", "ledger", "checks",
+    "quarantine",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,9 @@ def report_run(settings: Settings, archive: Archive, tabulated: Tabulated) -> Sw
     tables, document = tabulated.tables, tabulated.document
     current().stage("report", 1)
     validation = render_page(
-        tabulated.validation, title=f"Validation of run {document.run_id}", report_href="report.html"
+        tabulated.validation,
+        title=f"{mark_of(tables['runs'])}Validation of run {document.run_id}",
+        report_href="report.html",
     )
     report = render_report(_content(document.run_id, tables, {"validation": "validation.html"}))
     pages = {"report.html": report, "validation.html": validation}
@@ -87,6 +92,11 @@ def keep_pages(settings: Settings, address: str, pages: dict[str, str]) -> Path:
         part.write_text(page, encoding="utf-8")
         part.replace(folder / name)
     return folder
+
+
+def mark_of(runs: pa.Table) -> str:
+    """What stands before the title of a page that shows simulated numbers; empty for others."""
+    return "SIMULATED: " if "simulated" in runs["evidence"].to_pylist() else ""
 
 
 def software() -> dict[str, str]:

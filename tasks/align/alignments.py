@@ -75,8 +75,9 @@ WITH main AS (
            any_value(used_core_num) AS used_core_num, any_value(stream_k) AS stream_k,
            any_value(workspace_bytes) AS workspace_bytes, any_value(aiv_aic_ratio) AS aiv_aic_ratio,
            any_value(fields) AS fields
-    FROM tilings SEMI JOIN (SELECT op_type FROM main_types) USING (op_type)
-    WHERE point_id IS NOT NULL GROUP BY ALL
+    FROM tilings JOIN (SELECT run_id, experiment, arm, point_id, operator FROM points)
+        USING (run_id, experiment, arm, point_id)
+    SEMI JOIN main_types USING (operator, op_type) GROUP BY ALL
 ), joined AS (
     SELECT p.run_id, p.build, p.build_id, p.experiment, p.arm, p.point_id, p.evidence,
            CASE WHEN p.status = 'missing' THEN 'missing'

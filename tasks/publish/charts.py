@@ -19,6 +19,8 @@ FONT = {
     "color": "#1b1f24",
 }
 GRID = "#e3e7eb"
+LINE_CHARACTERS = 75
+"""Characters of a band's label that fit beside each other over the width of a chart."""
 # Okabe and Ito's colours, told apart by colour-blind readers, ordered so that neighbours differ in lightness.
 STYLES = (
     ("#0b3c6f", "solid", "circle"),
@@ -44,9 +46,9 @@ def curve_chart(points: Sequence[Row], bands: Sequence[Band], cliffs: Sequence[R
             label = html.escape(f"{source} · {arm}" if source else arm)
             figure.add_trace(_trace(label, timed, *STYLES[number % len(STYLES)]))
     for number, band in enumerate(bands):
-        _add_band(figure, band, shaded=number % 2 == 0)
-    for cliff in cliffs:
-        _add_cliff(figure, cliff)
+        _add_band(figure, band, shaded=number % 2 == 0, label=_label(band, bands))
+    for _, same in groupby(sorted(cliffs, key=_boundary), key=_boundary):
+        _add_cliff(figure, max(same, key=lambda cliff: abs(math.log(cliff["ratio"]))))
     return str(figure.to_json())
 
 
@@ -146,7 +148,19 @@ def _x_title(axis: str) -> str:
     return {"m": "M (rows)", "m_e": "M_e (mean rows per expert)"}.get(axis, html.escape(axis))
 
 
-def _add_band(figure: go.Figure, band: Band, *, shaded: bool) -> None:
+def _boundary(cliff: Row) -> tuple[int, int]:
+    return cliff["before"], cliff["after"]
+
+
+def _label(band: Band, bands: Sequence[Band]) -> str:
+    """The band's label, or only its value, or nothing, as its width allows."""
+    whole = math.log(bands[-1].end / bands[0].start)
+    room = math.log(band.end / band.start) / whole * LINE_CHARACTERS
+    value = band.label.rsplit(" ", 1)[-1]
+    return next((text for text in (band.label, value) if len(text) <= room), "")
+
+
+def _add_band(figure: go.Figure, band: Band, *, shaded: bool, label: str) -> None:
     figure.add_shape(
         type="rect",
         xref="x",
@@ -159,9 +173,11 @@ def _add_band(figure: go.Figure, band: Band, *, shaded: bool) -> None:
         line={"width": 1, "color": "#c3cad2", "dash": "dot"},
         fillcolor="#eef1f4" if shaded else "#ffffff",
     )
+    if not label:
+        return
     middle = (math.log10(band.start) + math.log10(band.end)) / 2
     figure.add_annotation(
-        x=middle, y=0.01, xref="x", yref="paper", yanchor="bottom", text=html.escape(band.label),
+        x=middle, y=0.01, xref="x", yref="paper", yanchor="bottom", text=html.escape(label),
         showarrow=False, font={"size": 10, "color": "#57606a"},
     )  # fmt: skip
 

@@ -26,6 +26,8 @@ class ReportContent:
     points: pa.Table
     samples: pa.Table
     alignments: pa.Table = field(default_factory=partial(_empty, "alignments"))
+    tilings: pa.Table = field(default_factory=partial(_empty, "tilings"))
+    """Records of every operator of a call; ``alignments`` holds those of its main one."""
     comparisons: pa.Table = field(default_factory=partial(_empty, "comparisons"))
     cliffs: pa.Table = field(default_factory=partial(_empty, "cliffs"))
     ledger: pa.Table = field(default_factory=partial(_empty, "ledger"))

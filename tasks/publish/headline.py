@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from tasks.publish.bands import SHOWN, Row
+from tasks.publish.bands import Row
 from tasks.publish.content import ReportContent
 from tasks.publish.display import count
 from tasks.publish.summary import comparison_summary, sweep_sentence
+from tasks.publish.tiling_changes import TilingChanges
 
 CPU_BANNER = (
     "CPU reference kernels: real numbers of this CPU that tell nothing about an NPU. They have no tiling, "
@@ -77,7 +77,7 @@ def _cause(content: ReportContent, worst: Row) -> str:
     """What differs beside the time: the observed tiling, else the changed component of the build."""
     if worst["verdict"] not in ("SLOWER", "FASTER"):
         return ""
-    changed = _tiling_change(content, worst)
+    changed = TilingChanges(content.alignments, content.tilings).of(worst)
     if changed:
         return f"; cause: tiling changed, {changed}"
     if worst["compared_by"] == "build" and worst["changed_components"]:
@@ -86,20 +86,3 @@ def _cause(content: ReportContent, worst: Row) -> str:
             return f"; no tiling change observed, changed component {components}"
         return f"; no tiling change observed, changed components {components}, cause not separable"
     return ""
-
-
-def _tiling_change(content: ReportContent, row: Row) -> str:
-    """Observed tiling fields of the point that differ between both sides, as ``base_m 128 → 64``."""
-    of_point = content.alignments.filter(pc.field("point_id") == row["point_id"]).to_pylist()
-    base = _observed(of_point, row["base_run_ids"], row["base_arm"])
-    candidate = _observed(of_point, row["candidate_run_ids"], row["candidate_arm"])
-    if base is None or candidate is None:
-        return ""
-    return ", ".join(
-        f"{name} {base[name]} → {candidate[name]}" for name in SHOWN if base[name] != candidate[name]
-    )
-
-
-def _observed(alignments: Sequence[Row], run_ids: Sequence[str], arm: str) -> Row | None:
-    found = [a for a in alignments if a["status"] == "aligned" and a["run_id"] in run_ids and a["arm"] == arm]
-    return found[-1] if found else None

@@ -18,9 +18,11 @@ from tasks.publish.content import ReportContent
 from tasks.publish.curves import curve_points
 from tasks.publish.display import axis_name, duration, experiment_name, ratio
 from tasks.publish.environment import build_rows, environment_rows, machine_rows, run_rows
+from tasks.publish.experiment_sections import sections
 from tasks.publish.gaps import gaps
 from tasks.publish.headline import headline
 from tasks.publish.ledger_table import break_even_lines, ledger_rows
+from tasks.publish.predicted import predicted_charts, predicted_points
 from tasks.publish.verdict_table import verdict_table
 
 _ENVIRONMENT = jinja2.Environment(
@@ -57,9 +59,12 @@ def render_report(content: ReportContent) -> str:
     return _ENVIRONMENT.get_template("report.html.j2").render(
         content=content,
         headline=headline(content),
-        verdicts=verdict_table(content.comparisons) if content.comparisons.num_rows else None,
-        cliffs=_sorted_cliffs(content),
+        verdicts=verdict_table(content) if content.comparisons.num_rows else None,
+        cliffs=[cliff for cliff in _sorted_cliffs(content) if cliff["class"] != "none"],
+        silent=[cliff for cliff in _sorted_cliffs(content) if cliff["class"] == "none"],
         experiments=_experiments(curves, content),
+        sections=sections(content, predicted_points(content.runs, content.points)),
+        predicted=_predicted(content),
         ledger=ledger_rows(content.ledger),
         break_even=break_even_lines(content.ledger),
         ledger_chart=_ledger_chart(content),
@@ -98,9 +103,17 @@ def _chart(
         own = [a for a in alignments if source in ("", a["build"], a["run_id"])]
         if found := bands(list(rows), own):
             drawn, tiled = f"{source} {arm}".strip(), found
-    marks = [c for c in cliffs if belongs(c, points[0]["experiment"], curve)]
+    marks = [c for c in cliffs if c["class"] != "none" and belongs(c, points[0]["experiment"], curve)]
     note = f"Bands: observed tiling of {drawn}." if tiled else ""
     return Chart(name, curve, note, _json(curve_chart(points, tiled, marks)))
+
+
+def _predicted(content: ReportContent) -> list[Chart]:
+    found = predicted_charts(content.runs, content.points)
+    return [
+        Chart(f"chart-predicted-{number}", chart.title, "", _json(chart.figure))
+        for number, chart in enumerate(found, start=1)
+    ]
 
 
 def _ledger_chart(content: ReportContent) -> Chart | None:

@@ -7,10 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from tasks.publish.content import ReportContent
 from tasks.publish.display import NOTHING, axis_name, digits, duration, experiment_name, ratio
 from tasks.publish.summary import VERDICTS, Row, comparison_summary, worst_first
+from tasks.publish.tiling_changes import TilingChanges
 
 ROW_LIMIT = 2_000
+LEAST_Q = 0.001
+"""Smaller q values are not told apart: nobody decides by them."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +28,13 @@ class VerdictTable:
     overrides: list[str]
 
 
-def verdict_table(comparisons: pa.Table) -> VerdictTable:
-    """The rows of contract ``comparisons`` as text."""
+def verdict_table(content: ReportContent) -> VerdictTable:
+    """The comparison of ``content`` as text; decided ones name what changed in the observed tiling."""
+    comparisons = content.comparisons
     ordered = worst_first(comparisons)
+    changes = TilingChanges(content.alignments, content.tilings)
     return VerdictTable(
-        rows=[_row(row) for row in ordered.slice(0, ROW_LIMIT).to_pylist()],
+        rows=[_row(row, changes) for row in ordered.slice(0, ROW_LIMIT).to_pylist()],
         counts={v: n for v, n in comparison_summary(comparisons, 1).counts.items() if n or v in VERDICTS[:2]},
         total=ordered.num_rows,
         changed=_members(ordered, "changed_components"),
@@ -36,7 +42,7 @@ def verdict_table(comparisons: pa.Table) -> VerdictTable:
     )
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: Row, changes: TilingChanges) -> dict[str, Any]:
     same_arm = row["base_arm"] == row["candidate_arm"]
     shape = [f"K{row['k']}", f"N{row['n']}" if row["n"] else "", row["allocation_regime"], row["group_shape"]]
     interval = NOTHING
@@ -52,16 +58,26 @@ def _row(row: Row) -> dict[str, Any]:
         "candidate": duration(row["candidate_ns"]),
         "ratio": ratio(row["ratio"]),
         "interval": interval,
-        "q": NOTHING if row["q_value"] is None else digits(row["q_value"], 2),
+        "q": _q_value(row["q_value"]),
         "processes": f"{row['base_processes']} + {row['candidate_processes']}",
         "floor": f"{row['floor_ratio'] - 1:.1%}",
         "floor_reason": row["floor_reason"],
-        "reason": _reason(row),
+        "reason": _reason(row, changes),
     }
 
 
-def _reason(row: Row) -> str:
-    parts = [row["refused"] and f"refused: {row['refused']}", row["verdict_reason"]]
+def _q_value(value: float | None) -> str:
+    if value is None:
+        return NOTHING
+    return digits(value, 2) if value >= LEAST_Q else f"< {LEAST_Q}"
+
+
+def _reason(row: Row, changes: TilingChanges) -> str:
+    said = row["verdict_reason"]
+    if row["verdict"] in ("SLOWER", "FASTER"):
+        said = changes.of(row)
+        said = f"tiling changed: {said}" if said else "no tiling change observed"
+    parts = [row["refused"] and f"refused: {row['refused']}", said]
     if row["extra_processes"]:
         parts.append(f"{row['extra_processes']} more processes would decide")
     if row["confirmed"] is not None:
