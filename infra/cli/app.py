@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-from infra.cli import agent, baseline, compare, demo, deploy, ingest, predict, query, run, services, upgrade
+from infra.cli import (
+    agent,
+    baseline,
+    compare,
+    demo,
+    deploy,
+    ingest,
+    predict,
+    prune,
+    query,
+    run,
+    services,
+    upgrade,
+)
 from infra.cli.exits import MEANINGS
 from infra.cli.output import out
 
@@ -22,7 +35,7 @@ app = typer.Typer(
     "latency jump as M grows, why, and did the new CANN build change it?",
     epilog=f"Exit codes:  \n{_EXITS}",
 )
-for module in (run, compare, upgrade, query, ingest, deploy, services, demo):
+for module in (run, compare, upgrade, query, ingest, prune, deploy, services, demo):
     module.register(app)
 app.add_typer(predict.app, name="predict")
 app.add_typer(baseline.app, name="baseline")
