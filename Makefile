@@ -19,8 +19,8 @@ help: ## list these commands
 run: $(VENV)/.run ## measure experiments A–D on this machine, archive, validate, report (PRESET=smoke|quick|full)
 	$(BIN)/tilewatch run A B C D --preset $(PRESET)
 
-test: $(VENV)/.dev ## run the tests (ARGS="-k name" is passed to pytest)
-	$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/.dev ## run the tests (ARGS="-k name" is passed to pytest; ARGS="-n 0 -s" shows the tables)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint: $(VENV)/.dev ## ruff over the whole tree
 	$(BIN)/ruff check .

@@ -105,3 +105,13 @@ def _wait_until_healthy(address: str, server: subprocess.Popen[bytes]) -> None:
             pass
         time.sleep(0.3)
     raise AssertionError(f"no Prefect server at {address}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where TILEWATCH_NO_SKIPS is set (in CI), a skipped test is a failure: everything it needs is there."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not os.environ.get("TILEWATCH_NO_SKIPS") or reporter is None:
+        return
+    if skipped := reporter.stats.get("skipped", []):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        reporter.write_line(f"TILEWATCH_NO_SKIPS is set and {len(skipped)} tests were skipped", red=True)
