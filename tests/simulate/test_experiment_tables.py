@@ -1,0 +1,122 @@
+"""The four experiments' own tables over two simulated builds: every number with its evidence, or a reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tasks.analyse.experiment_tables import core_counts, format_effect, grouped_points, tiling_stretches
+from tasks.analyse.tables import RunTables, join
+from tasks.plan.experiment import Experiment
+from tasks.publish.content import ReportContent
+from tasks.publish.experiment_sections import sections
+from tasks.publish.predicted import predicted_charts, predicted_points
+from tasks.simulate.builds import simulated_build
+from tests.simulate.conftest import Simulate, sides
+
+OLD, NEW = "sim-cann8.5.0", "sim-cann9.0.0"
+
+
+@pytest.fixture(scope="module")
+def both(simulate: Simulate, experiments: dict[str, Experiment]) -> RunTables:
+    chosen = list(experiments.values())
+    runs = [simulate(simulated_build(name), chosen, run_id=f"01{name}") for name in (OLD, NEW)]
+    return join([sides(tables) for tables in runs])
+
+
+def rows(table: pa.Table, **wanted: Any) -> list[dict[str, Any]]:
+    return [row for row in table.to_pylist() if all(row[name] == value for name, value in wanted.items())]
+
+
+def test_cores_are_those_of_the_log_beside_the_possible_and_the_predicted_ones(both: RunTables) -> None:
+    found = core_counts(both, predicted_points(both.runs, both.points))
+    for build, cores in ((OLD, 16), (NEW, 4)):
+        (row,) = rows(found, build=build, arm="standalone", linear="wq_a", m=16)
+        assert (row["cores"], row["cores_source"], row["one_row_a_core"]) == (cores, "tiling log", 16)
+        assert row["predicted_cores"] == cores
+    (full,) = rows(found, build=OLD, arm="standalone", linear="wq_a", m=64)
+    assert (full["cores"], full["one_row_a_core"]) == (48, 48)
+
+
+def test_without_a_known_platform_nothing_is_said_of_possible_cores(both: RunTables) -> None:
+    row = rows(core_counts(both), build=OLD, arm="standalone", linear="wq_a", m=16)[0]
+    assert (row["cores"], row["one_row_a_core"], row["predicted_cores"]) == (16, None, None)
+
+
+def test_tuple_input_has_no_time_and_no_dynamic_quant_kernel(both: RunTables) -> None:
+    found = rows(core_counts(both), arm="tuple_input")
+    assert len(found) == 28
+    for row in found:
+        assert (row["value_ns"], row["null_reason"], row["cores"]) == (None, "tuple_input", None)
+        assert (row["dynamic_quant_kernel_count"], row["calls"]) == (0, 25)
+
+
+def test_the_structure_of_a_curve_changes_where_base_blocks_do(both: RunTables) -> None:
+    found = rows(tiling_stretches(both), build=OLD, experiment="B", arm="tuple_input", linear="wq_a")
+    assert [(r["first"], r["last"], r["base_m"], r["m_cnt"], r["n_cnt"]) for r in found] == [
+        (1, 16, 16, 1, 16), (32, 32, 32, 1, 16), (64, 64, 64, 1, 16), (128, 128, 128, 1, 16),
+    ]  # fmt: skip
+
+
+def test_nz_against_nd_is_a_percentage_with_its_proof_in_the_row(both: RunTables) -> None:
+    (row,) = rows(format_effect(both), build=OLD, linear="wq_b", m=16)
+    assert -17.5 < row["nz_percent"] < -15.5 and row["verdict"] == "FASTER"
+    assert (row["nd_format"], row["nz_format"]) == ("ND", "FRACTAL_NZ")
+    assert (row["nd_kernel_format"], row["nz_kernel_format"]) == ("ND", "FRACTAL_NZ")
+    assert row["nd_operator"] == row["nz_operator"] == "QuantBatchMatmulV3"
+    assert (row["nd_processes"], row["nz_processes"]) == (5, 5)
+    assert row["layer_ns"] > row["nz_ns"]
+
+
+def test_without_the_proof_there_is_no_percentage(both: RunTables) -> None:
+    position = both.points.column_names.index("weight_format")
+    silently_nd = pa.array(["ND"] * both.points.num_rows, pa.string())
+    points = both.points.set_column(position, both.points.schema.field(position), silently_nd)
+    found = rows(format_effect(replace(both, points=points)))
+    assert {row["nz_percent"] for row in found} == {None}
+    assert all("requested FRACTAL_NZ, proved ND" in row["not_proved"] for row in found)
+
+
+def test_grouped_points_carry_their_rows_on_experts_and_step_after_128(both: RunTables) -> None:
+    found = grouped_points(both)
+    key = {"build": OLD, "arm": "int8", "allocation_regime": "padded"}
+    (uniform,) = rows(found, **key, group_shape="uniform", m_e=129)
+    assert uniform["histogram"] == "16 × 129" and uniform["empty_ratio"] == 0.0
+    assert 1.5 < uniform["over_previous"] < 1.7
+    assert (uniform["workspace_bytes"], uniform["aiv_aic_ratio"]) == (29360128, "1:1")
+    (skewed,) = rows(found, **key, group_shape="skewed", m_e=256)
+    assert skewed["empty_ratio"] == 0.25 and skewed["imbalance"] > 5
+    (hinted,) = rows(found, **key | {"arm": "int8_hint"}, group_shape="uniform", m_e=129)
+    assert (hinted["base_m"], hinted["aiv_aic_ratio"]) == (160, "2:1")
+
+
+def test_the_report_says_each_answer_in_a_sentence(both: RunTables) -> None:
+    content = ReportContent(both.runs, both.captures, both.points, both.samples, both.alignments)
+    said = {s.name: s for s in sections(content, predicted_points(both.runs, both.points))}
+    assert list(said) == ["cores", "structure", "formats", "grouped"]
+    assert "the fewest wq_b M 16 of sim-cann9.0.0: 1 of 16" in said["cores"].sentence
+    assert "0 DynamicQuant kernels in 700 profiled calls of 28 points" in said["cores"].sentence
+    assert "48 of 48 rows have both formats proved" in said["formats"].sentence
+    assert all(len(row) == len(section.head) for section in said.values() for row in section.rows)
+    key = ["wq_a", NEW, "4096", "16"]
+    (row,) = [row for row in said["cores"].rows if row[:4] == key]
+    assert row[5:] == ["4", "tiling log", "16", "4, agrees", "100"]
+
+
+def test_predicted_charts_name_the_builds_and_say_predicted(both: RunTables) -> None:
+    charts = predicted_charts(both.runs, both.points)
+    titles = [chart.title for chart in charts]
+    assert len(charts) == 9 and "A dynamic_quant: wq_a K4096" in titles
+    assert all(f"{build} · predicted" in c.figure for c in charts for build in (OLD, NEW))
+
+
+def test_builds_without_a_known_release_have_no_predicted_charts(both: RunTables) -> None:
+    components = [[("cann", "1.2.3")]] * both.runs.num_rows
+    position = both.runs.column_names.index("build_components")
+    field = both.runs.schema.field(position)
+    runs = both.runs.set_column(position, field, pa.array(components, field.type))
+    assert predicted_charts(runs, both.points) == []
+    assert predicted_points(runs, both.points).num_rows == 0
