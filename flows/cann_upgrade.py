@@ -13,11 +13,11 @@ from prefect.cache_policies import NO_CACHE
 from flows.alerts import alert, build_cause
 from flows.compare import Comparison
 from flows.confirmation import compare_confirmed
-from flows.requests import CompareRequest, UpgradeRequest
+from flows.requests import CompareRequest, SweepRequest, UpgradeRequest
 from flows.sweep import experiments, sweep
 from infra.archive import open_archive
 from infra.pipeline.baselines import ARMED, baseline_runs
-from infra.pipeline.builds import newest_label, present_build, refuse_other_build
+from infra.pipeline.builds import BuildChangedError, PresentBuild, newest_label, present_build
 from infra.pipeline.names import NothingToCompareError
 from infra.pipeline.report import SweepReport
 from infra.settings import load_settings
@@ -44,13 +44,11 @@ def cann_upgrade(request: UpgradeRequest) -> Upgrade:
 
     Aborts where the build is not the one that the run is about, before the sweep or after it.
     """
-    agent = request.sweep.agent
-    build_id = request.new_build_id or present(agent, "")
-    present(agent, build_id)
-    baseline = resolved_baseline(request, build_id)
+    before = present(request.sweep, request.new_build_id)
+    baseline = resolved_baseline(request, before)
     predicted = predicted_changes(request)
     measured = sweep(request.sweep)
-    present(agent, build_id)
+    present(request.sweep, before.build_id)
     against = CompareRequest(baseline=baseline, candidate=measured.run_id)
     compared = compare_confirmed(against, request.sweep, measured)
     command = f"tilewatch compare {compared.rows['baseline'][0]} {measured.run_id}"
@@ -59,27 +57,30 @@ def cann_upgrade(request: UpgradeRequest) -> Upgrade:
 
 
 @task(name="present build", cache_policy=NO_CACHE)
-def present(agent: str, expected: str) -> str:
-    """Hash of the present build. Raises BuildChangedError where another one is expected."""
-    settings = load_settings()
-    found = refuse_other_build(settings, agent, expected) if expected else present_build(settings, agent)
-    return found.build_id
+def present(sweep: SweepRequest, expected: str) -> PresentBuild:
+    """The present build. Raises BuildChangedError where another one than ``expected`` is meant."""
+    found = present_build(load_settings(), sweep.agent, label=sweep.build, soc=sweep.soc)
+    if expected and found.build_id != expected:
+        raise BuildChangedError(
+            f"the build is {found.build_id} and this run is about {expected}: it changed meanwhile",
+            "Run again when the installation is finished; nothing was judged",
+        )
+    return found
 
 
 @task(name="baseline", cache_policy=NO_CACHE)
-def resolved_baseline(request: UpgradeRequest, build_id: str) -> str:
+def resolved_baseline(request: UpgradeRequest, build: PresentBuild) -> str:
     """Name to compare with: the one asked for, or the former build where no baseline is armed.
 
     Raises NothingToCompareError before anything is measured where there is neither.
     """
     settings = load_settings()
-    device_class = present_build(settings, request.sweep.agent).device_class
     with open_archive(settings) as archive:
         try:
-            baseline_runs(archive, request.baseline, device_class, request.sweep.agent)
+            baseline_runs(archive, request.baseline, build.device_class, request.sweep.agent)
         except NothingToCompareError:
-            former = newest_label(archive, request.old_build_id) if request.old_build_id != build_id else None
-            if request.baseline != ARMED or former is None:
+            former = newest_label(archive, request.old_build_id)
+            if request.baseline != ARMED or former is None or request.old_build_id == build.build_id:
                 raise
             return former
     return request.baseline

@@ -14,9 +14,9 @@ from flows.requests import CompareRequest, RegressionRequest
 from flows.sweep import sweep
 from infra.archive import open_archive
 from infra.pipeline.baselines import baseline_runs
+from infra.pipeline.builds import present_build
 from infra.pipeline.report import SweepReport
 from infra.settings import load_settings
-from tasks.measure.run import describe
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ def regression(request: RegressionRequest) -> Regression:
 def refuse_unarmed(request: RegressionRequest) -> None:
     """Raise NothingToCompareError where the baseline stands for nothing on this device."""
     settings = load_settings()
-    device_class = describe(str(settings.measure_python), request.sweep.agent).device_class
+    asked = request.sweep
+    found = present_build(settings, asked.agent, label=asked.build, soc=asked.soc)
     with open_archive(settings) as archive:
-        baseline_runs(archive, request.baseline, device_class, request.sweep.agent)
+        baseline_runs(archive, request.baseline, found.device_class, asked.agent)

@@ -10,6 +10,7 @@ import signal
 import socket
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient, get_client
@@ -24,9 +25,8 @@ from infra.agents.journal import Journal, end_process
 from infra.agents.names import ANALYSIS_QUEUE, BUILD_CHANGED, class_of, device_resource, queue_of
 from infra.agents.worker import DeviceWorker, WrongDeviceError
 from infra.errors import ServiceError
-from infra.pipeline.builds import present_build
+from infra.pipeline.builds import PresentBuild, present_build
 from infra.settings import Settings
-from tasks.measure.run import Description
 
 MOST_STARTS = 10
 """A run that agents keep dying of is not started for ever."""
@@ -67,8 +67,11 @@ class _Agent:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         async with get_client() as client:
             place = await self._place(client)
-            self._agent_kind = place.parameters["request"]["sweep"]["agent"]
-            found = await asyncio.to_thread(present_build, self._settings, self._agent_kind)
+            sweep = place.parameters["request"]["sweep"]
+            self._look = partial(
+                present_build, self._settings, sweep["agent"], label=sweep["build"], soc=sweep["soc"]
+            )
+            found = await asyncio.to_thread(self._look)
             if (wanted := class_of(place.tags)) != found.device_class:
                 raise WrongDeviceError(
                     f"the fleet says that {self._queue} is {wanted}, and it is {found.device_class}",
@@ -141,18 +144,17 @@ class _Agent:
             worker.accepting = False
             try:
                 if not worker.busy:
-                    found = await asyncio.to_thread(present_build, self._settings, self._agent_kind)
-                    self._note(found)
+                    self._note(await asyncio.to_thread(self._look))
             except Exception as error:
                 # An installation under way looks like this; the next look sees its end.
                 logger.warning("the build cannot be seen now: %s", error)
             finally:
                 worker.accepting = True
 
-    def _note(self, found: Description) -> None:
+    def _note(self, found: PresentBuild) -> None:
         """Emit the event where the build is another one than before; the first look only remembers."""
         before = self._journal.known_build()
-        now = {"build_id": found.build_id, "cann": found.components.get("cann", "")}
+        now = {"build_id": found.build_id, "cann": found.cann}
         if before and before["build_id"] != now["build_id"]:
             emit_event(
                 event=BUILD_CHANGED,

@@ -28,7 +28,7 @@ def upgrade(
     cann: Annotated[str, typer.Option(help="CANN version before, to predict what changes.")] = "",
     to: Annotated[str, typer.Option(help="CANN version after, to predict what changes.")] = "",
     preset: Annotated[Literal["smoke", "quick", "full"], typer.Option(help="How much.")] = "quick",
-    agent: Annotated[Literal["cpu", "npu"], typer.Option(help="What executes.")] = "cpu",
+    agent: Annotated[Literal["cpu", "npu", "simulated"], typer.Option(help="What executes.")] = "cpu",
     build: Annotated[str | None, typer.Option(help="Label of the new build.")] = None,
     processes: Annotated[int | None, typer.Option(min=2, max=100, help="Processes per arm.")] = None,
     arm: Annotated[str | None, typer.Option(help="Measure this arm alone.")] = None,

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from infra.archive import Archive
 from infra.errors import TilewatchError
+from infra.pipeline.simulate import AGENT, chosen_build
 from infra.settings import Settings
-from tasks.measure.run import Description, describe
+from tasks.measure.run import describe
+from tasks.simulate.capture import device_facts
 
 
 class BuildChangedError(TilewatchError):
     """The build is another one than the one a run was made for."""
 
 
-def present_build(settings: Settings, agent: str) -> Description:
-    """What the measuring interpreter would measure with now. Raises MeasureError."""
-    return describe(str(settings.measure_python), agent)
+@dataclass(frozen=True)
+class PresentBuild:
+    """What would be measured now, on what. ``cann`` is empty where there is none."""
+
+    build_id: str
+    device_class: str
+    cann: str
 
 
-def refuse_other_build(settings: Settings, agent: str, build_id: str) -> Description:
-    """The present build. Raises BuildChangedError where its hash is not ``build_id``."""
-    present = present_build(settings, agent)
-    if present.build_id != build_id:
-        raise BuildChangedError(
-            f"the build is {present.build_id} and this run is about {build_id}: it changed meanwhile",
-            "Run again when the installation is finished; nothing was judged",
+def present_build(settings: Settings, agent: str, *, label: str | None = None, soc: str = "") -> PresentBuild:
+    """What an agent of this kind would measure now; ``label`` and ``soc`` choose the simulated build.
+
+    Raises MeasureError, or SimulatedBuildError.
+    """
+    if agent == AGENT:
+        chosen = chosen_build(label, soc)
+        return PresentBuild(
+            chosen.build_id, str(device_facts(chosen)["device_class"]), chosen.components.get("cann", "")
         )
-    return present
+    found = describe(str(settings.measure_python), agent)
+    return PresentBuild(found.build_id, found.device_class, found.components.get("cann", ""))
 
 
 def newest_label(archive: Archive, build_id: str) -> str | None:

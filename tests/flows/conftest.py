@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import orjson
 import pytest
@@ -34,12 +34,12 @@ class Home:
         self.stderr = done.stderr
         return done.stdout
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *words: str, stdout: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
         """Start ``tilewatch words…`` in a session of its own."""
         return subprocess.Popen(
             [str(TILEWATCH), *words],
             env=self._env(),
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
