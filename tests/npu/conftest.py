@@ -128,8 +128,10 @@ def npu_plan(described: Description, tmp_path: Path) -> Callable[..., dict[str, 
     """Maker of process plans for the software NPU."""
     method = default_method("npu")
 
-    def make(points: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
-        amount = {
+    def make(
+        points: list[dict[str, Any]], amount: Mapping[str, int] | None = None, **changes: Any
+    ) -> dict[str, Any]:
+        amounts = {
             "samples": 4, "min_sample_ns": 100_000, "max_point_ns": 200_000_000, "warm_up_max_rounds": 8,
             "profiled_calls": 3, "discard_budget": 2,
         }  # fmt: skip
@@ -138,8 +140,8 @@ def npu_plan(described: Description, tmp_path: Path) -> Callable[..., dict[str, 
             "experiment_name": "weight_format", "plan_hash": "0123456789abcdef", "arm": "nz", "role": "main",
             "kind": "timing", "process_index": 0, "block": 0, "seed": 7, "agent": "npu", "lease_id": "lease",
             "build": {"label": "software", "build_id": described.build_id}, "method": method,
-            "method_hash": method_hash(method), "amount": amount, "lock_path": str(tmp_path / "npu.lock"),
-            "env": {}, "points": points,
+            "method_hash": method_hash(method), "amount": {**amounts, **(amount or {})},
+            "lock_path": str(tmp_path / "npu.lock"), "env": {}, "points": points,
         }  # fmt: skip
         return plan | changes
 
