@@ -27,6 +27,8 @@ from tasks.read.torch_trace import Calls, read_torch_trace
 SCHEMA_VERSION = 1
 TRACE_FILE = "profiler/trace.json"
 POINTS_FILE = "points.jsonl"
+DEVICE_AGENTS = ("npu", "simulated")
+"""Agents whose kernels stand in the device profiler's files."""
 SOFTWARE_NPU = "software_npu"
 """What the npu agent notes of the device where the driver carries the stand-in's marker."""
 
@@ -202,7 +204,7 @@ def _with_proof(record: Document, proof: Proof | None) -> Document:
 def _kernels(
     folder: Path, origin: Origin, capture: Document, records: Mapping[str, Document]
 ) -> tuple[ReadResult, dict[str, Proof]]:
-    if capture["agent"] == "npu" and capture["kind"] != "tiling":
+    if capture["agent"] in DEVICE_AGENTS and capture["kind"] != "tiling":
         return read_device_kernels(folder, origin, records, capture.get("profiler_lead_in_calls", 0))
     if not (folder / TRACE_FILE).is_file():
         return ReadResult(schema("kernels").empty_table(), refused_rows(origin, "kernels", [])), {}

@@ -10,23 +10,27 @@ from typing import Any
 
 from tasks.collect.manifest import write_manifest
 from tasks.plan.order import seed_for
+from tasks.predict.records import TilingRecord
 from tasks.simulate.builds import SimulatedBuild
 from tasks.simulate.cost_model import call_ns, kernels_ns
-from tasks.simulate.plog import PlogWriter
+from tasks.simulate.kernel_details import PATH as KERNELS_PATH
+from tasks.simulate.kernel_details import KernelDetailsWriter
+from tasks.simulate.plog import API, PlogWriter
 from tasks.simulate.samples import process_ratio, sample_rows, untimed_row
 from tasks.simulate.tiling import OPERATORS, records_of
-from tasks.simulate.trace import NAMES, TraceWriter
 
 AGENT = EVIDENCE = "simulated"
 DEVICE_PREFIX = "SIMULATED "
 SCHEMA_VERSION = 1
 TILED_CALLS = 2
 """Calls of each point in a tiling process: a second one shows that the decision repeats."""
-MIX_OPERATORS = {
-    "quant_matmul": "QuantBatchMatmulV3",
-    "matmul": "MatMulV3",
-    "grouped_matmul": "GroupedMatmul",
+NAMES = {
+    "dynamic_quant": "npu::npu_dynamic_quant",
+    "quant_matmul": "npu::npu_quant_matmul",
+    "grouped_matmul": "npu::npu_grouped_matmul",
+    "matmul": "aten::mm",
 }
+"""Operators of the framework, by the names of the cost model."""
 FROM_THE_PLAN = (
     "run_id", "experiment", "experiment_name", "plan_hash", "arm", "role", "kind", "process_index", "block",
     "seed", "lease_id", "build", "method", "method_hash", "amount",
@@ -57,7 +61,7 @@ def write_capture(plan: Document, folder: Path, build: SimulatedBuild, started_n
         _text(folder / "log" / f"plog-{process.pid}_0.log", process.log.text)
     else:
         process.time()
-        _text(folder / "profiler" / "trace.json", process.trace.text)
+        _text(folder / KERNELS_PATH, process.kernels.text)
     _lines(folder / "samples.jsonl", process.samples)
     _lines(folder / "points.jsonl", process.records)
     _json(folder / "environment.json", _environment(plan, build))
@@ -76,7 +80,7 @@ class _Process:
         self.samples: list[Row] = []
         self.records: list[Row] = []
         self.log = PlogWriter(self.pid, started_ns, build.platform)
-        self.trace = TraceWriter(started_ns)
+        self.kernels = KernelDetailsWriter(started_ns)
 
     def time(self) -> None:
         """Samples of every point, then the profiled calls."""
@@ -91,23 +95,25 @@ class _Process:
             calls = self._plan["amount"]["profiled_calls"]
             factor = process_ratio(self._build.truth, self._plan, point["point_id"])
             profiled = {operator: duration_ns * factor for operator, duration_ns in kernels.items()}
-            self.trace.point(point, profiled, calls)
-            self.records.append(self._record(point, calls))
+            records = self._tiling(point)
+            self.kernels.point(point, profiled, records, calls)
+            self.records.append(self._record(point, records, calls))
 
     def tile(self) -> None:
         """The launches of every point in the log; nothing is timed."""
         for point in self._plan["points"]:
+            records = self._tiling(point)
             for _ in range(TILED_CALLS):
-                for record in self._tiling(point).values():
+                for record in records.values():
                     self.log.launch(record, point)
-            self.records.append(self._record(point, TILED_CALLS))
+            self.records.append(self._record(point, records, TILED_CALLS))
 
     @property
     def discarded(self) -> int:
         """Samples thrown away."""
         return sum(row["discarded"] for row in self.samples)
 
-    def _tiling(self, point: Document) -> dict[str, Any]:
+    def _tiling(self, point: Document) -> dict[str, TilingRecord]:
         planted = self._build.truth.tiling(self._plan["experiment"], self._plan["arm"], point)
         return records_of(point, self._build.platform, self._build.cann, planted)
 
@@ -119,7 +125,7 @@ class _Process:
         ratio = self._build.truth.ratio(self._plan["experiment"], self._plan["arm"], point)
         return {operator: duration_ns * ratio for operator, duration_ns in found.items()}
 
-    def _record(self, point: Document, calls: int) -> Row:
+    def _record(self, point: Document, records: Mapping[str, TilingRecord], calls: int) -> Row:
         operators = OPERATORS[point["operation"]]
         k, n, experts = point["k"], point["n"], point["local_experts"]
         weight = None if point["operation"] == "dynamic_quant" else [experts, k, n] if experts else [k, n]
@@ -130,7 +136,7 @@ class _Process:
             "reason": None,
             "main_operator": NAMES[operators[-1]],
             "kernels_per_call": {NAMES[operator]: 1 for operator in operators},
-            "dispatched_operator": MIX_OPERATORS.get(operators[-1], "DynamicQuant"),
+            "dispatched_operator": API[records[operators[-1]].op_type],
             "weight_format": point["weight_format_requested"] if weight else None,
             "shape_x": [point["m_executed"], k],
             "strides_x": [k, 1],
@@ -140,7 +146,7 @@ class _Process:
         }
 
 
-def _columns(record: Any) -> dict[str, Any]:
+def _columns(record: TilingRecord) -> Row:
     return {name: getattr(record, name) for name in ("base_m", "base_n", "used_core_num")}
 
 
@@ -197,5 +203,5 @@ def _lines(path: Path, rows: Iterable[Row]) -> None:
 
 
 def _text(path: Path, text: str) -> None:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

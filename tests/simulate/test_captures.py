@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -106,3 +108,24 @@ def test_what_cannot_be_simulated_names_what_can() -> None:
         simulated_build("cann-1")
     with pytest.raises(SimulationError, match="only SoCs of NpuArch 2201"):
         simulated_build(None, "Ascend950PR_9599")
+
+
+def test_kernels_are_read_from_the_profilers_file_with_cores_blocks_and_formats(smoke: Tables) -> None:
+    kernels = smoke["kernels"].to_pylist()
+    assert {Path(row["source_file"]).name for row in kernels} == {"kernel_details.csv"}
+    assert all(row["point_id"] is not None for row in kernels)
+    cores = {(row["op_type"], row["task_type"]) for row in kernels}
+    assert ("DynamicQuant", "AI_VECTOR_CORE") in cores and ("QuantBatchMatmulV3", "MIX_AIC") in cores
+    nz = [row for row in kernels if row["arm"] == "nz"]
+    assert nz and {tuple(row["input_formats"]) for row in nz} == {("ND", "FRACTAL_NZ")}
+    blocks = {(r["arm"], r["point_id"]): r["block_dim"] for r in smoke["tilings"].to_pylist()}
+    assert all(row["block_dim"] == blocks[row["arm"], row["point_id"]] for row in nz)
+
+
+def test_what_cannot_be_simulated_is_one_sentence_on_the_command_line(repository: Path) -> None:
+    words = ["run", "A", "--agent", "simulated", "--build", "cann-1"]
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "tilewatch"), *words], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1 and "no simulated build cann-1; known: sim-cann8.5.0" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -66,7 +66,7 @@ def test_nz_against_nd_is_a_percentage_with_its_proof_in_the_row(both: RunTables
     assert -17.5 < row["nz_percent"] < -15.5 and row["verdict"] == "FASTER"
     assert (row["nd_format"], row["nz_format"]) == ("ND", "FRACTAL_NZ")
     assert (row["nd_kernel_format"], row["nz_kernel_format"]) == ("ND", "FRACTAL_NZ")
-    assert row["nd_operator"] == row["nz_operator"] == "QuantBatchMatmulV3"
+    assert row["nd_operator"] == row["nz_operator"] == "aclnnQuantMatmulV4"
     assert (row["nd_processes"], row["nz_processes"]) == (5, 5)
     assert row["layer_ns"] > row["nz_ns"]
 
