@@ -9,6 +9,7 @@ import typer
 
 from infra import prefect_settings
 from infra.cli.exits import told
+from infra.cli.services import AsJson, show_findings
 from infra.services import prefect_server
 from infra.settings import load_settings
 
@@ -18,6 +19,15 @@ app = typer.Typer(no_args_is_help=True, help="Work for a device of this host.")
 @app.callback()
 def _group() -> None:
     pass
+
+
+@app.command("doctor")
+def doctor(as_json: AsJson = False) -> None:
+    """Look at what measuring on an NPU needs here; exit 3 where something must be mended."""
+    from infra.agents.doctor import diagnose
+
+    with told():
+        show_findings(diagnose(load_settings()), as_json, "the npu agent can work here")
 
 
 @app.command("start")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import orjson
 import typer
@@ -14,6 +14,9 @@ from infra import prefect_settings
 from infra.cli.exits import ENVIRONMENT, told
 from infra.cli.output import complain, out, show_rows
 from infra.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from infra.doctor import Finding
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -137,11 +140,16 @@ def doctor(as_json: AsJson = False) -> None:
 
     with told():
         findings = diagnose(load_settings())
+    show_findings(findings, as_json, "tilewatch can work here")
+
+
+def show_findings(findings: list[Finding], as_json: bool, goal: str) -> None:
+    """Print what a doctor found; exit 3 where something must be mended before ``goal``."""
     if as_json:
         body = [{"name": f.name, "level": f.level, "what": f.what, "fix": f.fix} for f in findings]
         sys.stdout.write(orjson.dumps(body, option=orjson.OPT_INDENT_2).decode() + "\n")
     else:
         show_rows(("check", "", "found", "what to do"), [(f.name, f.level, f.what, f.fix) for f in findings])
     if any(f.level == "fail" for f in findings):
-        complain("something must be mended before tilewatch can work here")
+        complain(f"something must be mended before {goal}")
         raise typer.Exit(ENVIRONMENT)

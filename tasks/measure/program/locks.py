@@ -27,6 +27,17 @@ def owner_of(lock: Path) -> Optional[Dict[str, Any]]:
     return dict(owner) if isinstance(owner, dict) else None
 
 
+def is_held(lock: Path) -> bool:
+    """Whether a process holds the lock at this moment."""
+    if not lock.is_file():
+        return False
+    descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return not _try(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 @contextmanager
 def held(lock: Path, plan: str, waiting: Callable[[Optional[Dict[str, Any]]], None]) -> Iterator[int]:
     """Hold the device lock; yields its descriptor, which a child may inherit to measure under the same hold.
