@@ -5,14 +5,15 @@ from __future__ import annotations
 import shutil
 import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from infra.cli.exits import told
-from infra.cli.output import out
+from infra.cli.output import out, warn
 from infra.cli.progress import shown
 from infra.settings import Settings, load_settings
+from tasks.measure.program import locks
 
 BASELINE, CANDIDATE = "sim-cann8.5.0", "sim-cann9.0.0"
 EXPERIMENTS = ("A", "B", "C", "D")
@@ -39,13 +40,27 @@ def demo(
     """
     with told():
         settings = demo_settings(load_settings())
-        shutil.rmtree(settings.home, ignore_errors=True)
-        with shown():
+        settings.home.parent.mkdir(parents=True, exist_ok=True)
+        with locks.held(settings.home.with_suffix(".lock"), "demo", _waiting), shown():
+            _clear(settings)
             report, sentence = run_demo(settings, seed)
     out.print(f"SIMULATED: {sentence}", soft_wrap=True)
     out.print(f"report: {report}", soft_wrap=True)
     if not no_open:
         webbrowser.open(report.as_uri())
+
+
+def _waiting(owner: dict[str, Any] | None) -> None:
+    warn("waiting for another demo to end")
+
+
+def _clear(settings: Settings) -> None:
+    """Remove what the last demo left, and the store of one that was killed."""
+    from infra.services import seaweed
+
+    if settings.home.is_dir():
+        seaweed.stop(settings)
+        shutil.rmtree(settings.home)
 
 
 def demo_settings(settings: Settings) -> Settings:

@@ -56,9 +56,9 @@ class Effect:
 class Truth:
     """Everything that is planted in one simulated build and lease. Spreads and shares are of the time itself.
 
-    ``drift`` is what the last process of a sweep takes longer than the first. ``throttled_share`` of all
+    ``drift`` is what each block of a sweep takes longer than the one before. ``throttled_share`` of all
     samples run ``throttled_ratio`` longer; they are flagged, and discarded within the budget. In mode
-    ``two_mode`` a third of the processes run 3 % slower throughout.
+    ``two_mode`` a process runs a point 3 % slower throughout in three cases of ten.
     """
 
     effects: tuple[Effect, ...] = ()
