@@ -28,7 +28,7 @@ from infra.errors import ServiceError
 from infra.pipeline.builds import PresentBuild, present_build
 from infra.settings import Settings
 
-MOST_STARTS = 10
+MOST_STARTS = 30
 """A run that agents keep dying of is not started for ever."""
 
 logger = logging.getLogger("tilewatch")

@@ -43,8 +43,8 @@ def prune(
             f"{len(going)} of {len(verdicts)} runs: {', '.join(kinds)}, {size / 1e6:.1f} MB of raw captures"
         )
         if not delete:
-            out.print(f"would delete of {text}; --delete does it")
+            out.print(f"may go: {text}; --delete does it")
             return
         for verdict in going:
             let_go(archive, verdict, kinds)
-        out.print(f"deleted of {text}")
+        out.print(f"gone: {text}")
