@@ -96,8 +96,7 @@ class NpuBackend:
             call()
         enqueue_ns = time.perf_counter_ns() - clock_ns
         end.record()
-        end.synchronize()
-        self.synchronise()  # an event completes although a kernel before it failed; a stream says so
+        self.synchronise()  # an event completes although a kernel before it failed; the device says so
         device_ns = max(round(start.elapsed_time(end) * 1e6), 1)
         return Interval(device_ns, enqueue_ns, device_ns)
 
