@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
 from typing import Annotated, Literal
 
@@ -84,6 +85,7 @@ def run(
             command=shlex.join(["tilewatch", *sys.argv[1:]]),
         )
         check(request)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill stops as ctrl-C does
         try:
             with shown():
                 report = sweep(request)

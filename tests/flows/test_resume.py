@@ -75,10 +75,13 @@ def test_a_run_killed_at_twenty_random_moments_goes_on(
     assert_goes_on(home, undisturbed, random.Random(100 + lot).uniform(0, LONGEST_KILL_S))
 
 
-def test_ctrl_c_says_how_to_go_on_and_leaves_no_process(home: Home) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_a_polite_kill_say_how_to_go_on_and_leave_no_process(
+    home: Home, number: signal.Signals
+) -> None:
     run = home.start(*SMOKE)
     _wait_for(lambda: bool(home.manifests()))
-    os.killpg(run.pid, signal.SIGINT)
+    run.send_signal(number)
     said, _ = run.communicate(timeout=60)
     assert run.returncode == 130
     (run_id,) = run_ids(home)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import httpx
@@ -121,3 +122,13 @@ def test_rebuilding_from_raw_gives_the_same_rows_column_by_column(archived: Home
     after = rows()
     for table in tables:
         assert after[table] == before[table], table
+
+
+def test_the_query_in_readme_gives_the_columns_that_readme_shows(archived: Home) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    block = readme[readme.index("<!-- query -->") : readme.index("<!-- /query -->")]
+    (sql,) = re.findall(r'tilewatch query "(.+?)"', block, re.DOTALL)
+    header = archived.run("query", sql.replace("\n", " "), "--csv").splitlines()[0]
+    shown = re.search(r"^┃ (.+) ┃$", block, re.MULTILINE)
+    assert shown is not None
+    assert [name.strip('"') for name in header.split(",")] == [n.strip() for n in shown[1].split("┃")]
