@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,9 +16,13 @@ import httpx
 import pytest
 import yaml
 
+from tasks.simulate.builds import simulated_build
 from tests.flows.conftest import Home
+from tests.operate.conftest import ENOUGH
 
-QUEUE = f"{os.uname().nodename}-0"
+HOST = os.uname().nodename
+QUEUE, SIMULATED_QUEUE = f"{HOST}-0", f"{HOST}-1"
+OLD, NEW = "sim-cann8.5.0", "sim-cann9.0.0"
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 
@@ -66,38 +71,64 @@ def server(prefect_server: str) -> Server:
 
 @pytest.fixture(scope="module")
 def device_class(measured: Home) -> str:
-    return str(measured.rows("SELECT device_class FROM runs")[0]["device_class"])
+    return str(measured.rows("SELECT device_class FROM runs WHERE build = 'base'")[0]["device_class"])
 
 
 @pytest.fixture(scope="module")
 def fleet(measured: Home, device_class: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """This machine as a fleet whose regression measures one point every minute, armed and deployed."""
-    point = measured.rows("SELECT point_id FROM points ORDER BY axis_value LIMIT 1")[0]["point_id"]
-    sweep = {"experiments": ["A"], "preset": "smoke", "arm": "standalone", "point": point}
-    one = {
-        "pool": "operate", "device_class": device_class, "agent": "cpu", "sweep": sweep,
-        "devices": [{"host": os.uname().nodename, "device": 0}],
-        "regressions": [{"name": "often", "every_s": 60}],
+    """This machine as a fleet, armed and deployed.
+
+    Device 0 is its CPU, with a regression that measures one point every 15 s; device 1 is a simulated NPU.
+    """
+    point = measured.rows("SELECT point_id FROM points WHERE build = 'base' ORDER BY axis_value LIMIT 1")[0][
+        "point_id"
+    ]
+    smoke = {"experiments": ["A"], "preset": "smoke", "arm": "standalone"}
+    cpu = {
+        "pool": "operate", "device_class": device_class, "agent": "cpu", "sweep": {**smoke, "point": point},
+        "devices": [{"host": HOST, "device": 0}], "regressions": [{"name": "often", "every_s": 15}],
+    }  # fmt: skip
+    npu = {
+        "pool": "simulated", "device_class": "simulated-Ascend910_9391", "agent": "simulated",
+        "sweep": {**smoke, "processes": 5, "build": NEW}, "devices": [{"host": HOST, "device": 1}],
     }  # fmt: skip
     path = tmp_path_factory.mktemp("fleet") / "fleet.yaml"
-    path.write_text(yaml.safe_dump({"schema_version": 1, "device_classes": [one]}))
-    measured.run("baseline", "approve", "base", "--reason", "for the fleet")
+    path.write_text(yaml.safe_dump({"schema_version": 1, "device_classes": [cpu, npu]}))
+    measured.run(*ENOUGH, "--agent", "simulated", "--build", OLD)
+    for build in ("base", OLD):
+        measured.run("baseline", "approve", build, "--reason", "for the fleet")
     measured.run("deploy", str(path))
     return path
 
 
+@contextlib.contextmanager
+def started(home: Home, device: int) -> Iterator[subprocess.Popen[str]]:
+    """An agent of this host, stopped afterwards."""
+    with (home.path / f"agent-{device}.log").open("w") as log:
+        process = home.start("agent", "start", "--device", str(device), "--drain-s", "1", stdout=log)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            process.wait(timeout=90)
+
+
 @pytest.fixture(scope="module")
-def agent(measured: Home, fleet: Path) -> Iterator[subprocess.Popen[str]]:
-    """The agent of this device, which remembers another build than the present one."""
+def agents(measured: Home, fleet: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    """The agents of both devices; that of the simulated one last saw the old build."""
+    before = {"build_id": simulated_build(OLD).build_id, "cann": "8.5.0"}
     folder = measured.path / "agents"
     folder.mkdir(exist_ok=True)
-    (folder / f"{QUEUE}.build.json").write_text(json.dumps({"build_id": "0" * 16, "cann": ""}))
-    with (measured.path / "agent.log").open("w") as log:
-        process = measured.start("agent", "start", "--device", "0", stdout=log)
-        yield process
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        process.wait(timeout=60)
+    (folder / f"{SIMULATED_QUEUE}.build.json").write_text(json.dumps(before))
+    with started(measured, 0) as cpu, started(measured, 1) as simulated:
+        yield [cpu, simulated]
+
+
+@pytest.fixture
+def agent(agents: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
+    """The agent of the CPU."""
+    return agents[0]
 
 
 def ended(server: Server, agent: subprocess.Popen[str], deployment: str) -> dict[str, Any]:
@@ -138,32 +169,38 @@ def test_the_form_of_a_deployment_describes_every_parameter(fleet: Path, server:
 def test_the_schedule_fires_and_the_regression_leaves_its_outcome(
     measured: Home, server: Server, agent: subprocess.Popen[str]
 ) -> None:
-    run = ended(server, agent, "regression/often")
+    _wait(lambda: any(run["run_count"] for run in server.runs("regression/often")))
     server.pause("regression/often")
+    run = ended(server, agent, "regression/often")
     assert run["state_type"] == "COMPLETED", run["state"]["message"]
     assert run["auto_scheduled"]
-    candidates = {r["baseline"] for r in measured.rows("SELECT DISTINCT baseline FROM comparisons")}
-    assert candidates == {"base"}
+    rows = measured.rows("SELECT DISTINCT baseline FROM comparisons WHERE evidence = 'measured'")
+    assert rows == [{"baseline": "base"}]
     (artifact,) = server.find("artifacts", artifacts={"key": {"any_": ["regression"]}})[:1]
     assert "comparisons/base/" in artifact["data"]
 
 
-def test_a_changed_build_is_measured_and_compared_without_a_hand(
-    server: Server, agent: subprocess.Popen[str]
+def test_a_changed_build_is_measured_confirmed_and_explained_without_a_hand(
+    server: Server, agents: list[subprocess.Popen[str]]
 ) -> None:
-    run = ended(server, agent, f"cann_upgrade/{QUEUE}")
+    run = ended(server, agents[1], f"cann_upgrade/{SIMULATED_QUEUE}")
     assert run["state_type"] == "COMPLETED", run["state"]["message"]
-    assert run["parameters"]["request"]["old_build_id"] == "0" * 16
     assert run["created_by"]["type"] == "AUTOMATION"
-    (artifact,) = server.find("artifacts", artifacts={"key": {"any_": ["cann-upgrade"]}})[:1]
-    assert "comparisons/base/" in artifact["data"]
+    request = run["parameters"]["request"]
+    assert (request["old_cann"], request["new_cann"]) == ("8.5.0", "9.0.0")
+    (told,) = server.find("artifacts", artifacts={"key": {"any_": ["cann-upgrade"]}})[:1]
+    assert f"SLOWER than in {OLD}, confirmed in a second lease" in told["data"]
+    assert "predicted: DynamicQuant block_dim 16 → 4" in told["data"]
+    assert told["data"].count("dynamic_quant wq_a") <= 3 and "tilewatch compare" in told["data"]
+    (predicted,) = server.find("artifacts", artifacts={"key": {"any_": ["cann-upgrade-predictions"]}})[:1]
+    assert "predicted for CANN 8.5.0 → 9.0.0" in predicted["description"]
 
 
 def test_two_flows_that_publish_the_same_comparison_leave_one(
     measured: Home, server: Server, agent: subprocess.Popen[str]
 ) -> None:
-    ended(server, agent, f"cann_upgrade/{QUEUE}")
-    (new,) = measured.rows("SELECT DISTINCT build FROM runs WHERE build <> 'base'")
+    ended(server, agent, "regression/often")
+    (new,) = measured.rows("SELECT DISTINCT build FROM runs WHERE agent = 'cpu' AND build <> 'base'")
     both = [measured.start("compare", "base", new["build"]) for _ in range(2)]
     said = [one.communicate(timeout=200)[0] for one in both]
     assert [one.returncode for one in both] == [0, 0], said
@@ -180,7 +217,7 @@ def test_two_flows_that_publish_the_same_comparison_leave_one(
 def test_no_secret_of_the_store_is_on_the_server_or_in_a_capture(
     measured: Home, server: Server, agent: subprocess.Popen[str]
 ) -> None:
-    ended(server, agent, f"cann_upgrade/{QUEUE}")
+    ended(server, agent, "regression/often")
     keys = json.loads((measured.path / "store" / "credentials.json").read_text())
     secrets = [value for name, value in keys.items() if "secret" in name]
     kinds = ("logs", "artifacts", "flow_runs", "deployments", "work_pools")
