@@ -17,7 +17,6 @@ from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.objects import State
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.events import emit_event
-from prefect.events.worker import EventsWorker
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed, Scheduled
 
@@ -36,8 +35,11 @@ logger = logging.getLogger("tilewatch")
 
 @dataclass(frozen=True)
 class AgentOptions:
-    """Which device to work for, and how. ``drain_s`` is what a run may still take when the agent is told to
-    stop; ``watch_s`` lies between two looks at the build."""
+    """Which device to work for, and how.
+
+    ``drain_s`` is what a run may still take when the agent has to stop; ``watch_s`` lies between two looks
+    at the build.
+    """
 
     device: int
     drain_s: float
@@ -166,7 +168,6 @@ class _Agent:
                     "new_cann": now["cann"],
                 },
             )
-            EventsWorker.drain_all()
         if before != now:
             self._journal.note_build(now)
 

@@ -59,12 +59,14 @@ def ensure_running(settings: Settings) -> str:
 def require(settings: Settings) -> str:
     """Address of the API to work with: PREFECT_API_URL, else this home's own server.
 
-    Raises ServiceError where there is neither.
+    Raises ServiceError where there is neither, or where it does not answer.
     """
-    if configured := os.environ.get("PREFECT_API_URL"):
-        return configured
-    if found := own_api(settings.home):
-        return found
+    if found := os.environ.get("PREFECT_API_URL") or own_api(settings.home):
+        if healthy(found):
+            return found
+        raise ServiceError(
+            f"the Prefect server at {found} does not answer", "Start it, or correct PREFECT_API_URL"
+        )
     raise ServiceError(
         "no Prefect server is configured", "Start one here with `tilewatch up`, or set PREFECT_API_URL"
     )
