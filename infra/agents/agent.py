@@ -11,6 +11,7 @@ import socket
 import tempfile
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient, get_client
@@ -97,14 +98,11 @@ class _Agent:
         watching = asyncio.create_task(self._watch(worker))
         told = asyncio.create_task(stop.wait())
         await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
-        watching.cancel()
+        await _ended(watching)
         if not working.done():
             await self._drain(worker)
-            working.cancel()
-        for task in (working, watching, told):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await _ended(told)
+        await _ended(working)
 
     async def _place(self, client: PrefectClient) -> DeploymentResponse:
         try:
@@ -170,6 +168,13 @@ class _Agent:
             )
         if before != now:
             self._journal.note_build(now)
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    """Cancel the task unless it is over; an error of its own comes through."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 async def _idle(worker: DeviceWorker, seconds: float) -> bool:
