@@ -135,13 +135,16 @@ def _grouped(found: list[Row], several: bool) -> Section:
         row["linear"], row["arm"], row["allocation_regime"] or "", row["group_shape"] or "", row["m_e"] or 0,
         row["build"],
     ))  # fmt: skip
-    around = [r for r in found if r["m_e"] == 129 and r["over_previous"] is not None]
+    around = [
+        row for row in found
+        if (row["m_e"], row["arm"]) == (129, "int8") and row["over_previous"] is not None
+    ]  # fmt: skip
     sentence = "Host tiling depends on the allocated rows, not on the group list."
     if around:
         worst = max(around, key=lambda row: row["over_previous"])
         sentence += (
             f" From the sampled M_e before 129 to 129 the time changes by {ratio(worst['over_previous'])} at "
-            f"most ({worst['arm']}, {worst['allocation_regime']}, {worst['group_shape']}, {worst['build']})."
+            f"most (int8, {worst['allocation_regime']}, {worst['group_shape']}, {worst['build']})."
         )
     head = _head(
         "Linear, arm", "Rows", "M_e", "Time", "Over previous", "Base", "Cores", "Workspace", "AIV:AIC",

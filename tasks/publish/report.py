@@ -130,7 +130,13 @@ def _json(figure: str) -> Markup:
 def _sorted_cliffs(content: ReportContent) -> list[Row]:
     return sorted(
         content.cliffs.to_pylist(),
-        key=lambda c: (-abs(c["ratio"] - 1), c["experiment"], c["arm"], c["before"]),
+        key=lambda c: (
+            c["class"] == "unrefined",
+            -abs(c["ratio"] - 1),
+            c["experiment"],
+            c["arm"],
+            c["before"],
+        ),
     )
 
 

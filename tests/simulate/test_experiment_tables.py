@@ -87,7 +87,7 @@ def test_grouped_points_carry_their_rows_on_experts_and_step_after_128(both: Run
     assert uniform["histogram"] == "16 × 129" and uniform["empty_ratio"] == 0.0
     assert 1.5 < uniform["over_previous"] < 1.7
     assert (uniform["workspace_bytes"], uniform["aiv_aic_ratio"]) == (29360128, "1:1")
-    (skewed,) = rows(found, **key, group_shape="skewed", m_e=256)
+    (skewed,) = rows(found, **key, group_shape="skewed", m_e=129)
     assert skewed["empty_ratio"] == 0.25 and skewed["imbalance"] > 5
     (hinted,) = rows(found, **key | {"arm": "int8_hint"}, group_shape="uniform", m_e=129)
     assert (hinted["base_m"], hinted["aiv_aic_ratio"]) == (160, "2:1")
