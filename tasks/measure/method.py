@@ -38,6 +38,7 @@ _OF_AGENT: Mapping[str, Mapping[str, str]] = {
         "timer": "event pair around a batch",
         "warm_up": "last three rounds within max(1 %, 2 ticks)",
         "profiler": "torch_npu.profiler Level1 AiCoreNone after timing",
+        "sustained_load": "500 ms before the first sample",
         "tenants": "refuse",
     },
 }

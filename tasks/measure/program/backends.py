@@ -40,6 +40,7 @@ class Backend(Protocol):
 
     tick_ns: int
     proves_format: bool
+    sustained_load_s: float
 
     def variables(self, kind: str, log_folder: Optional[Path]) -> Dict[str, str]:
         """Environment variables that must be set before torch is imported."""

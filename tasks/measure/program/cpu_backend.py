@@ -19,6 +19,7 @@ class CpuBackend:
 
     tick_ns = 0
     proves_format = False
+    sustained_load_s = 0.0
 
     def variables(self, kind: str, log_folder: Optional[Path]) -> Dict[str, str]:
         """None: a CPU has no logs to switch."""

@@ -21,6 +21,7 @@ class NpuBackend:
 
     tick_ns = 20
     proves_format = True
+    sustained_load_s = 0.5
 
     def __init__(self) -> None:
         self._events: List[Any] = []

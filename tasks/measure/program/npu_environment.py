@@ -76,7 +76,9 @@ def device() -> Dict[str, Any]:
     """The current device: class of comparable devices, cores in force, L2, and the host around it."""
     import torch
 
+    torch.npu.set_device(0)
     properties = torch.npu.get_device_properties(0)
+    cores = _cores(properties)
     name, said = str(properties.name), marker()
     l2_bytes = int(getattr(properties, "L2_cache_size", 0) or 0)
     l2_bytes *= 1 if l2_bytes > 1 << 16 else 1 << 20  # some versions give MiB
@@ -85,8 +87,8 @@ def device() -> Dict[str, Any]:
         "host": socket.gethostname(),
         "device": name if said is None else f"software NPU as {name}",
         "device_class": kind,
-        "cores": int(getattr(properties, "cube_core_num", 0) or 0),
-        "vector_cores": int(getattr(properties, "vector_core_num", 0) or 0),
+        "cores": cores["cube_core_num"],
+        "vector_cores": cores["vector_core_num"],
         "total_memory_bytes": int(properties.total_memory),
         "last_level_cache_bytes": l2_bytes or ASSUMED_L2_BYTES,
         "last_level_cache_known": bool(l2_bytes),
@@ -98,6 +100,17 @@ def device() -> Dict[str, Any]:
         "settings": {variable: os.environ[variable] for variable in RECORDED if variable in os.environ},
         **({} if said is None else {"software_npu": said}),
     }
+
+
+def _cores(properties: Any) -> Dict[str, int]:
+    """Cores in force: those of the device, fewer where a limit is set. 0 where a version does not say."""
+    import torch
+
+    names = ("cube_core_num", "vector_core_num")
+    found = {name: int(getattr(properties, name, 0) or 0) for name in names}
+    if hasattr(torch.npu, "get_device_limit"):
+        found.update({name: int(value) for name, value in torch.npu.get_device_limit(0).items()})
+    return found
 
 
 def components() -> Dict[str, str]:
@@ -137,14 +150,20 @@ def version_files() -> Dict[str, str]:
 
 
 def state() -> Dict[str, Any]:
-    """npu-smi's own page, None where there is no npu-smi; its processes as it lists them."""
-    page = _npu_smi()
-    return {"npu_smi": page, "processes": [] if page is None else _tenants(page)}
+    """npu-smi's own pages, the second with the AI Core frequency; None where there is no npu-smi."""
+    page = _npu_smi("info")
+    if page is None:
+        return {}
+    return {
+        "npu_smi": page,
+        "npu_smi_common": _npu_smi("info", "-t", "common", "-i", "0"),
+        "processes": _tenants(page),
+    }
 
 
 def occupied() -> Optional[str]:
     """The processes on any device of this host, or None. The two dies of a card share power and heat."""
-    tenants = state()["processes"]
+    tenants = _tenants(_npu_smi("info") or "")
     names = ", ".join(f"pid {t['pid']} ({t['name'] or 'no name'}) on NPU {t['npu']}" for t in tenants)
     return names or None
 
@@ -153,13 +172,13 @@ def _tenants(page: str) -> List[Dict[str, str]]:
     return [found.groupdict() for found in _TENANT.finditer(page)]
 
 
-def _npu_smi() -> Optional[str]:
+def _npu_smi(*words: str) -> Optional[str]:
     command = shutil.which("npu-smi")
     if command is None:
         return None
     try:
         done = subprocess.run(
-            [command, "info"], capture_output=True, text=True, timeout=NPU_SMI_TIMEOUT_S, errors="replace"
+            [command, *words], capture_output=True, text=True, timeout=NPU_SMI_TIMEOUT_S, errors="replace"
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"npu-smi did not answer: {error}"

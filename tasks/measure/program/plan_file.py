@@ -46,6 +46,7 @@ METHOD_KNOWN: Mapping[str, Mapping[str, Tuple[Any, ...]]] = {
         "timer": ("event pair around a batch",),
         "warm_up": ("last three rounds within max(1 %, 2 ticks)",),
         "profiler": ("torch_npu.profiler Level1 AiCoreNone after timing",),
+        "sustained_load": ("500 ms before the first sample",),
         "tenants": ("refuse", "flag"),
     },
 }

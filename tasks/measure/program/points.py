@@ -6,6 +6,7 @@ worth keeping: the finished samples stay, the rest of the points is ``unmeasured
 
 from __future__ import annotations
 
+import time
 from typing import Any, Dict, List, Mapping
 
 from backends import Backend
@@ -40,6 +41,7 @@ class Measurement:
         self._backend = backend
         self._weights = weights
         self.sampler = sampler
+        self._sustained_load_s = backend.sustained_load_s
         self._folder = folder
         self.sample_count = 0
         self.discarded_count = 0
@@ -67,6 +69,7 @@ class Measurement:
             elif self._plan["kind"] == "counters":
                 self._untimed(prepared, 1)
             elif prepared.timed:
+                self._sustain_once(prepared)
                 timing = self.sampler.take(point["point_id"], prepared.calls, rows)
                 record["timing"] = timing._asdict()
             else:
@@ -82,6 +85,13 @@ class Measurement:
             self._folder.rows("samples.jsonl", rows)
             self.sample_count += len(rows)
             self.discarded_count += sum(row["discarded"] for row in rows)
+
+    def _sustain_once(self, prepared: Prepared) -> None:
+        """Load the device before the first sample of the process: idle cores clock down."""
+        end_s = time.monotonic() + self._sustained_load_s
+        while time.monotonic() < end_s:
+            self._backend.run(prepared.calls)
+        self._sustained_load_s = 0.0
 
     def _untimed(self, prepared: Prepared, calls: int) -> int:
         for index in range(calls):

@@ -136,7 +136,6 @@ class Process:
                     self._tell("point", done=order + 1, total=len(points), seconds=seconds)
                 if self._plan["kind"] == "tiling":
                     _check_log(self._folder.path / "log")
-                    self._folder.rows("samples.jsonl", [])
                 else:
                     self._profile(measurement, calls)
         except Exception as error:
