@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -122,10 +123,11 @@ def test_kernels_are_read_from_the_profilers_file_with_cores_blocks_and_formats(
     assert all(row["block_dim"] == blocks[row["arm"], row["point_id"]] for row in nz)
 
 
-def test_what_cannot_be_simulated_is_one_sentence_on_the_command_line(repository: Path) -> None:
+def test_what_cannot_be_simulated_is_one_sentence_on_the_command_line(tmp_path: Path) -> None:
     words = ["run", "A", "--agent", "simulated", "--build", "cann-1"]
     done = subprocess.run(
-        [str(Path(sys.executable).parent / "tilewatch"), *words], capture_output=True, text=True, timeout=120
-    )
+        [str(Path(sys.executable).parent / "tilewatch"), *words],
+        env={**os.environ, "TILEWATCH_HOME": str(tmp_path)}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
     assert done.returncode == 1 and "no simulated build cann-1; known: sim-cann8.5.0" in done.stderr
     assert "Traceback" not in done.stderr
