@@ -110,7 +110,8 @@ def plans(options: SweepOptions, known: Mapping[str, Experiment], seed: int) -> 
     if options.agent == SIMULATED:
         chosen_build(options.build, options.soc)
     if unknown := [letter for letter in options.experiments if letter not in known]:
-        raise PlanError(f"no experiment {', '.join(unknown)}; known: {', '.join(known)}")
+        later = "; E (serving, end to end) is not built yet" if "E" in unknown else ""
+        raise PlanError(f"no experiment {', '.join(unknown)}; known: {', '.join(known)}{later}")
     request = Request(
         preset=options.preset,
         agent=options.agent,
