@@ -55,6 +55,11 @@ class _Launch:
     types: tuple[str, ...]
     shape_x: list[int] | None
 
+    @property
+    def op_type(self) -> str:
+        """The usual operator type on a device; the host's names have a namespace."""
+        return next(name for name in self.types if "::" not in name)
+
 
 def read_device_kernels(
     folder: Path, origin: Origin, records: Mapping[str, Mapping[str, Any]], lead_in_calls: int
@@ -96,14 +101,14 @@ def _fault(expected: list[_Launch], found: list[dict[str, Any]], lead_in: int) -
     """Why the kernels found are not those expected, or None."""
     surplus = len(found) - len(expected)
     if not 0 <= surplus <= lead_in:
-        wanted = _counted(launch.types[-1] for launch in expected)
+        wanted = _counted(launch.op_type for launch in expected)
         return (
             f"expected {wanted} kernels and at most {lead_in} before them, found "
             f"{_counted(row['op_type'] for row in found)}; nothing is attributed"
         )
     for number, (launch, row) in enumerate(zip(expected, found[surplus:], strict=True), start=1):
         if row["op_type"] not in launch.types:
-            return f"kernel {number} is {row['op_type']}, expected {launch.types[-1]}; nothing is attributed"
+            return f"kernel {number} is {row['op_type']}, expected {launch.op_type}; nothing is attributed"
         shape = row["input_shapes"][0] if row["input_shapes"] else None
         if shape is not None and launch.shape_x is not None and shape != launch.shape_x:
             return f"kernel {number} read {shape}, expected {launch.shape_x}; nothing is attributed"

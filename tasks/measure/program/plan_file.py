@@ -36,18 +36,18 @@ _OF_ALL: Dict[str, Tuple[Any, ...]] = {
 }
 METHOD_KNOWN: Mapping[str, Mapping[str, Tuple[Any, ...]]] = {
     "cpu": {
-        **_OF_ALL,
         "timer": ("perf_counter_ns",),
         "warm_up": ("last three rounds within 1 %",),
         "profiler": ("torch.profiler cpu after timing",),
+        **_OF_ALL,
     },
     "npu": {
-        **_OF_ALL,
         "timer": ("event pair around a batch",),
         "warm_up": ("last three rounds within max(1 %, 2 ticks)",),
         "profiler": ("torch_npu.profiler Level1 AiCoreNone after timing",),
         "sustained_load": ("500 ms before the first sample",),
         "tenants": ("refuse", "flag"),
+        **_OF_ALL,
     },
 }
 
