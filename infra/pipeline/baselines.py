@@ -15,7 +15,8 @@ from infra import spool
 from infra.archive import Archive
 from infra.pipeline.names import NothingToCompareError, newest
 from tasks.analyse.baselines import approve
-from tasks.analyse.tables import RunTables, sql
+from tasks.analyse.tables import RunTables
+from tasks.sql import sql
 
 ARMED = "@baseline"
 TABLES = ("runs", "captures", "points", "samples", "alignments")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from infra.archive import Archive
-from tasks.analyse.tables import sql
+from tasks.sql import sql
 
 _RESTING = """
 SELECT DISTINCT baseline, candidate, overrides, max(version) OVER (PARTITION BY baseline, candidate) AS latest

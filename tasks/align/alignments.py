@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from data_contracts import conform
 from tasks.align.kernel_types import DYNAMIC_QUANT, MAIN_KERNELS
-from tasks.align.sql import run
+from tasks.sql import sql
 
 NO_TILING_AGENTS = ("cpu",)
 
@@ -38,7 +38,7 @@ def alignments_table(
         "quant_types": quant,
         "no_tiling_agents": pa.table({"agent": list(NO_TILING_AGENTS)}),
     }
-    return conform("alignments", run(_ALIGN, tables))
+    return conform("alignments", sql(_ALIGN, tables))
 
 
 _ALIGN = """

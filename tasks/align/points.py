@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from data_contracts import conform, from_rows
-from tasks.align.sql import run
 from tasks.plan.run_document import RunDocument
+from tasks.sql import sql
 
 _PLANNED_ONLY = ("weight_format", "dispatched_operator", "strides_x", "strides_w")
 
@@ -40,7 +40,7 @@ def points_table(document: RunDocument, experiment: str, captures: pa.Table, obs
     planned = planned_points(document, experiment).drop_columns(
         ["status", "status_reason", "present_processes", *_PLANNED_ONLY]
     )
-    joined = run(_JOIN, {"planned": planned, "captures": captures, "observed": observed})
+    joined = sql(_JOIN, {"planned": planned, "captures": captures, "observed": observed})
     return conform("points", joined)
 
 

@@ -9,7 +9,8 @@ from data_contracts import conform
 from tasks.analyse.identity import identity
 from tasks.analyse.limits import ANALYSIS_VERSION, ComparisonLimits
 from tasks.analyse.process_values import KEY, process_values
-from tasks.analyse.tables import AnalysisError, RunTables, sql
+from tasks.analyse.tables import AnalysisError, RunTables
+from tasks.sql import sql
 
 VACUOUS_NS = 1.0
 """A value of 0 or 1 passes every candidate: 19 of 77 public nightly baselines are one of the two."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from data_contracts import conform
-from tasks.analyse.tables import AnalysisError, sql
+from tasks.analyse.tables import AnalysisError
+from tasks.sql import sql
 
 _KEY = "experiment, base_arm, candidate_arm, point_id, metric"
 

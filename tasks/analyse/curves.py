@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.analyse.process_values import Floats, Integers, point_statistics, process_values
-from tasks.analyse.tables import AnalysisError, RunTables, sql
+from tasks.analyse.tables import AnalysisError, RunTables
+from tasks.sql import sql
 
 _CURVES = """
 SELECT p.build, p.build_id, p.run_id, p.experiment, p.arm, p.point_id, p.evidence, p.axis, p.axis_value,

@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 from data_contracts import schema
 from tasks.analyse.compare import compare_arms
 from tasks.analyse.process_values import point_statistics, process_values
-from tasks.analyse.tables import RunTables, sql
+from tasks.analyse.tables import RunTables
+from tasks.sql import sql
 
 PREDICTED = pa.schema(
     [

@@ -8,7 +8,7 @@ import pyarrow as pa
 from data_contracts import conform
 from tasks.analyse.limits import ANALYSIS_VERSION
 from tasks.analyse.process_values import Integers
-from tasks.analyse.tables import sql
+from tasks.sql import sql
 
 COMMUNICATION = ("collective", "dispatch", "combine")
 """Categories that only own time in which nothing computes: what runs under computing costs nothing."""

@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 import pyarrow as pa
 
-from tasks.analyse.tables import AnalysisError, RunTables, sql
+from tasks.analyse.tables import AnalysisError, RunTables
+from tasks.sql import sql
 
 POINT_KEYS = (
     "operator", "linear", "m", "m_executed", "k", "n", "launch_mode", "weight_format_requested",

@@ -13,7 +13,8 @@ from data_contracts import conform, from_rows, schema
 from tasks.analyse.break_even import sentence
 from tasks.analyse.limits import ANALYSIS_VERSION, LedgerLimits
 from tasks.analyse.process_values import Floats, point_statistics, process_values
-from tasks.analyse.tables import RunTables, sql
+from tasks.analyse.tables import RunTables
+from tasks.sql import sql
 
 LAUNCH_AND_DISPATCH = "launch_and_dispatch"
 """What the whole linear costs beyond its two kernels measured alone."""

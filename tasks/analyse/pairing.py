@@ -19,8 +19,9 @@ from tasks.analyse.process_values import (
     process_values,
 )
 from tasks.analyse.spread import HISTORY_SCHEMA, moderated
-from tasks.analyse.tables import RunTables, sql
+from tasks.analyse.tables import RunTables
 from tasks.analyse.verdicts import Pairs
+from tasks.sql import sql
 
 SHAPE = (
     "axis", "axis_value", "operator", "linear", "m", "m_executed", "k", "n", "launch_mode",

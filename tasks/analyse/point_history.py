@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from tasks.analyse.keys import ENVIRONMENT_KEYS
 from tasks.analyse.process_values import process_values
-from tasks.analyse.tables import AnalysisError, RunTables, join, sql
+from tasks.analyse.tables import AnalysisError, RunTables, join
+from tasks.sql import sql
 
 COLUMNS = (
     "build", "build_id", "run_id", "evidence", "agent", "experiment", "arm", "point_id", "started_ns",

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tasks.analyse.tables import AnalysisError, sql
+from tasks.analyse.tables import AnalysisError
+from tasks.sql import sql
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -15,7 +15,8 @@ from tasks.analyse.point_history import COLUMNS
 from tasks.analyse.process_values import Floats, Integers
 from tasks.analyse.spread import HISTORY_SCHEMA, moderated
 from tasks.analyse.t_scan import t_changes
-from tasks.analyse.tables import AnalysisError, sql
+from tasks.analyse.tables import AnalysisError
+from tasks.sql import sql
 
 Texts = npt.NDArray[np.object_]
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from tasks.analyse.limits import SpreadLimits
 from tasks.analyse.process_values import process_values
-from tasks.analyse.tables import AnalysisError, RunTables, join, sql
+from tasks.analyse.tables import AnalysisError, RunTables, join
+from tasks.sql import sql
 
 HISTORY_SCHEMA = pa.schema(
     [

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cache
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -46,21 +44,6 @@ def join(many: Sequence[RunTables]) -> RunTables:
             for f in fields(RunTables)
         }
     )
-
-
-def sql(query: str, tables: Mapping[str, pa.Table], parameters: Sequence[object] = ()) -> pa.Table:
-    """Result of ``query`` over Arrow tables by name; in memory, nothing is written or fetched."""
-    with _database().cursor() as connection:
-        for name, table in tables.items():
-            connection.register(name, table)
-        result: pa.Table = connection.sql(query, params=list(parameters)).to_arrow_table()
-        return result
-
-
-@cache
-def _database() -> duckdb.DuckDBPyConnection:
-    """One empty in-memory database: opening it takes longer than most queries here."""
-    return duckdb.connect()
 
 
 def _rows(table: pa.Table, column: str, wanted: pa.Array) -> pa.Table:

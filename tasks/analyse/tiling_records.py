@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.analyse.steps import Mask
-from tasks.analyse.tables import sql
+from tasks.sql import sql
 
 STRUCTURE = ("kernel_op_type", "tiling_key", "base_m", "base_n", "base_k", "stream_k", "aiv_aic_ratio")
 """What the host tiling chose; a change of any of these changes how the work is cut or which kernel runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.analyse.process_values import process_values
-from tasks.analyse.tables import sql
+from tasks.sql import sql
 
 _CURVES = """
 WITH sources AS (

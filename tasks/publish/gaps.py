@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks.analyse.tables import sql
 from tasks.publish.bands import Row
 from tasks.publish.content import ReportContent
+from tasks.sql import sql
 
 _UNMEASURED = """
 SELECT experiment, linear, arm, build, axis, status, status_reason, present_processes, planned_processes,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.analyse.tables import sql
 from tasks.publish.curves import curve_points
 from tasks.publish.display import axis_name, count, duration, experiment_name, ratio
+from tasks.sql import sql
 
 Row = dict[str, Any]
 
