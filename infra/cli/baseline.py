@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from infra.archive import open_archive
 from infra.cli.exits import told
 from infra.cli.output import out, show_table
-from infra.pipeline.baselines import approvals, approve_build
 from infra.settings import load_settings
 
 app = typer.Typer(no_args_is_help=True, help="Approve builds as the baseline that others are held against.")
@@ -27,6 +25,9 @@ def approve(
     `tilewatch compare @baseline CANDIDATE` and the regression flow hold candidates against it. Needs complete
     runs with five processes an arm: the presets quick and full, or `--processes 5`.
     """
+    from infra.archive import open_archive
+    from infra.pipeline.baselines import approve_build
+
     with told():
         settings = load_settings()
         with open_archive(settings) as archive:
@@ -42,5 +43,8 @@ def listed(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")] = False,
 ) -> None:
     """List approved baselines, newest first: who approved which build, when and why, and which are armed."""
+    from infra.archive import open_archive
+    from infra.pipeline.baselines import approvals
+
     with told(), open_archive(load_settings()) as archive:
         show_table(approvals(archive), title="Baselines", as_json=as_json, as_csv=as_csv)

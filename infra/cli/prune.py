@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from infra.archive import open_archive
 from infra.cli.exits import told
 from infra.cli.output import out, show_rows
-from infra.pipeline.retention import Kind, judged, let_go
 from infra.settings import load_settings
 
 
@@ -31,6 +29,9 @@ def prune(
     What an approved baseline or a published comparison stands on always stays. A run without its raw captures
     can no longer be reanalysed.
     """
+    from infra.archive import open_archive
+    from infra.pipeline.retention import Kind, judged, let_go
+
     asked: dict[Kind, bool] = {"raw": raw, "tables": tables, "reports": reports}
     kinds = [kind for kind, wanted in asked.items() if wanted]
     with told(), open_archive(load_settings()) as archive:
