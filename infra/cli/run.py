@@ -66,6 +66,8 @@ def run(
         settings = load_settings()
         prefect_settings.apply(settings.home)
         before = set(spool.runs(settings))
+        from prefect import tags
+
         from flows.requests import SweepRequest
         from flows.sweep import check, sweep
 
@@ -87,7 +89,7 @@ def run(
         check(request)
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill stops as ctrl-C does
         try:
-            with shown():
+            with shown(), tags("tilewatch", agent, preset):
                 report = sweep(request)
         except KeyboardInterrupt:
             new = sorted(set(spool.runs(settings)) - before)

@@ -31,7 +31,7 @@ class Axis(_Strict):
     """The swept axis: fixed ``values``, a ``range`` refined at predicted boundaries, and named lists."""
 
     name: Literal["m", "m_e"]
-    values: list[Positive] = Field(min_length=1)
+    values: list[Positive] = []
     range: list[Positive] | None = Field(default=None, min_length=2, max_length=2)
     refine: Literal["none", "predicted"] = "none"
     named: dict[str, list[Positive]] = {}
@@ -40,6 +40,8 @@ class Axis(_Strict):
     def _consistent(self) -> Axis:
         if self.refine == "predicted" and self.range is None:
             raise ValueError("refine: predicted needs range: [first, last]")
+        if not self.values and self.refine != "predicted":
+            raise ValueError("axis needs values, or range and refine: predicted")
         if self.range is not None and self.range[0] > self.range[1]:
             raise ValueError(f"range {self.range} ends before it begins")
         return self
@@ -248,6 +250,7 @@ def _check_rows(e: Experiment, name: str, preset: Preset) -> None:
         if chosen != "all" and (unknown := sorted(set(chosen) - set(known))):
             raise ValueError(f"presets.{name}.{what}: {unknown} are not among {sorted(known)}")
     values = preset.axis if isinstance(preset.axis, list) else e.axis.named.get(preset.axis, e.axis.values)
+    values = [*values, *(e.axis.range or [] if e.axis.refine == "predicted" else [])]
     rows = max(values) * e.grouped.local_experts
     if "padded" in e.grouped.allocation_regimes and rows > e.grouped.padded_rows:
         raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.plan.experiment import Experiment, ExperimentError, load_experiments
+from tasks.plan.experiment import Experiment, ExperimentError, load_experiment, load_experiments
 from tasks.plan.group_list import group_list
 from tasks.plan.order import abba, control_points
 from tasks.plan.plan import Plan, PlanError, Request, make_plan
@@ -157,3 +158,14 @@ def test_the_predictor_refines_the_axis_of_the_planned_curves() -> None:
     assert {1, 2, 4, 8, 16, 32, 64} < values <= set(range(1, 129))
     assert {48, 49} <= values, "CANN 8.5.0 fills the last of 48 vector cores at M = 48"
     assert plan("A", refined).plan_hash != plan("A").plan_hash
+
+
+def test_an_axis_may_be_nothing_but_a_range_refined_by_the_predictor(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "flows" / "experiments" / "quant_matmul.yaml").read_text()
+    begin, end = text.index("  values:"), text.index("  named:")
+    text = text[:begin] + "  range: [1, 256]\n  refine: predicted\n" + text[end:]
+    (tmp_path / "refined.yaml").write_text(re.sub(r"axis: \[1, 16, 128\], ", "", text))
+    spec = load_experiment(tmp_path / "refined.yaml")
+    refined = replace(QUICK, refine=refinement(platform("Ascend910_9391"), [cann_version("9.1.0")]))
+    values = [p["m"] for p in make_plan(spec, refined).points["tuple_input"] if p["linear"] == "wq_a"]
+    assert {16, 17, 64, 65, 94, 95, 128, 129} <= set(values) and min(values) >= 1 and max(values) <= 256
