@@ -91,6 +91,7 @@ def test_arm_c_is_proved_in_the_table_and_explained_by_its_own_tiling(
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1900)
 def test_experiments_a_to_d_run_from_plan_to_report(
     tilewatch: Callable[..., str], plans: dict[str, Plan]
 ) -> None:
