@@ -156,7 +156,11 @@ class _Follower:
             while selector.get_map():
                 if self._deadline_s is not None and time.monotonic() > self._deadline_s:
                     return False
-                for key, _ in selector.select(timeout=0.2):
+                ready = selector.select(timeout=0.2)
+                # A grandchild (a profiler, a compiler) may hold the streams open after the child is dead.
+                if not ready and self._child.poll() is not None:
+                    break
+                for key, _ in ready:
                     lines, open_still = key.data.read()
                     for line in lines:
                         self._take(line) if key.fileobj is self._child.stdout else self.errors.append(line)
