@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import signal
 import subprocess
 import threading
@@ -149,20 +150,25 @@ def test_throttling_slows_the_samples_and_ends_nothing(measured: Make) -> None:
 
 
 @pytest.mark.usefixtures("next_run_is_clean")
-def test_a_process_killed_at_three_random_moments_leaves_a_whole_capture_or_none(measured: Make) -> None:
+def test_a_process_killed_at_three_random_moments_leaves_a_whole_capture_or_none(
+    measured: Make, tmp_path: Path
+) -> None:
     for lot in range(3):
-        _killed_at_random(measured, lot)
+        _killed_at_random(measured, lot, tmp_path)
 
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("next_run_is_clean")
-def test_a_process_killed_at_ten_random_moments_leaves_a_whole_capture_or_none(measured: Make) -> None:
+def test_a_process_killed_at_ten_random_moments_leaves_a_whole_capture_or_none(
+    measured: Make, tmp_path: Path
+) -> None:
     for lot in range(3, 13):
-        _killed_at_random(measured, lot)
+        _killed_at_random(measured, lot, tmp_path)
 
 
-def _killed_at_random(measured: Make, lot: int) -> None:
-    """Kill the measuring process some time after it took the device."""
+def _killed_at_random(measured: Make, lot: int, tmp_path: Path) -> None:
+    """Kill the measuring process some time after it took the device; a capture of the lot before goes first."""
+    shutil.rmtree(tmp_path / "c", ignore_errors=True)
     delay_s = random.Random(lot).uniform(0, 4)
 
     def kill() -> None:
