@@ -167,7 +167,7 @@ def test_a_process_killed_at_ten_random_moments_leaves_a_whole_capture_or_none(
 
 
 def _killed_at_random(measured: Make, lot: int, tmp_path: Path) -> None:
-    """Kill the measuring process some time after it took the device; a capture of the lot before goes first."""
+    """Kill the measuring process some time after it took the device; the capture of the lot before goes."""
     shutil.rmtree(tmp_path / "c", ignore_errors=True)
     delay_s = random.Random(lot).uniform(0, 4)
 
