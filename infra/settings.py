@@ -140,9 +140,10 @@ def _config_file() -> Path | None:
     return path if path.is_file() else None
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> Any:
+    """Content of a YAML file. Raises SettingsError naming file and line."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} cannot be read: {error}") from error
     except yaml.YAMLError as error:
@@ -150,6 +151,10 @@ def _read_config(path: Path) -> dict[str, Any]:
         line = f", line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "malformed"
         raise SettingsError(f"{path}{line} is not YAML: {problem}") from error
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    values = read_yaml(path)
     if values is None:
         return {}
     if not isinstance(values, dict):

@@ -18,12 +18,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from flows.requests import SweepRequest
 from infra.agents.names import queue_of
 from infra.errors import SettingsError
+from infra.settings import read_yaml
 
 SCHEMA_VERSION = 1
 
@@ -112,15 +112,7 @@ class Fleet(_Part):
 def read_fleet(path: Path) -> Fleet:
     """The fleet of a file. Raises SettingsError naming file, line or field, and what is wrong."""
     try:
-        body = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return Fleet.model_validate(body)
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "malformed"
-        raise SettingsError(f"{path}{line} is not YAML: {problem}") from error
+        return Fleet.model_validate(read_yaml(path))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
