@@ -55,6 +55,6 @@ def _judge(home: Home, base: str, candidate: str, second: str) -> dict[str, floa
                count(*) FILTER (verdict IN ('FASTER', 'SLOWER')) AS raw,
                count(*) FILTER (verdict IN ('FASTER', 'SLOWER') AND confirmed) AS confirmed,
                count(*) FILTER (verdict = 'UNDECIDED' AND ratio IS NOT NULL) AS undecided,
-               max(floor_ratio) AS floor
+               max(floor_ratio) FILTER (verdict <> 'MISSING' AND ratio IS NOT NULL) AS floor
         FROM comparisons WHERE baseline = '{base}' AND candidate = '{candidate}'""")
     return row
