@@ -19,6 +19,9 @@ EXACT: dict[str, Row] = {
     "comparisons": {"ratio": 1.0},
     "samples": {"duration_ns": 5, "discard_reason": "x"},
     "ledger": {"t_other_ns": 1.0},
+    "launches": {"arm_proved": True, "ready_after_ns": 1, "server_pid": 1},
+    "requests": {"ok": True, "ttft_ns": 1, "tpot_ns": None, "e2e_ns": 2, "output_tokens": 1},
+    "serving_metrics": {"metric": "ttft_ns", "statistic": "mean"},
 }
 
 
@@ -57,7 +60,9 @@ def broken_row(row: Row, rule: Mapping[str, Any]) -> Row:
         case "column_values_to_not_be_null":
             return {**row, column: None}
         case "column_values_to_be_null":
-            return {**row, column: "1"}
+            return {**row, column: 1 if column.endswith("_ns") else "1"}
+        case "column_values_to_be_in_set" if kwargs["value_set"] == [True]:
+            return {**row, column: False}
         case "column_values_to_be_in_set" | "column_values_to_match_regex":
             return {**row, column: "(never allowed)"}
         case "column_value_lengths_to_be_between":
@@ -84,8 +89,10 @@ def condition_values(condition: str) -> Row:
             values[found[1]] = found[2]
         elif found := re.fullmatch(r'(\w+) ?!= ?".*"', part):
             values[found[1]] = "missing" if part.endswith('"aligned"') else "aligned"
-        elif found := re.fullmatch(r"(\w+) ?== ?True", part):
-            values[found[1]] = True
+        elif found := re.fullmatch(r"(\w+) ?== ?(True|False)", part):
+            values[found[1]] = found[2] == "True"
+        elif found := re.fullmatch(r"(\w+) ?(>|<=) ?(\d+)", part):
+            values[found[1]] = int(found[3]) + (found[2] == ">")
         elif found := re.fullmatch(r"(\w+)\.isnull\(\)", part):
             values[found[1]] = None
         elif found := re.fullmatch(r"(\w+)\.notnull\(\)", part):
