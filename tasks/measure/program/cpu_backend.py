@@ -21,6 +21,9 @@ class CpuBackend:
     proves_format = False
     sustained_load_s = 0.0
 
+    def __init__(self) -> None:
+        self._keeps_freed_memory = False
+
     def variables(self, kind: str, log_folder: Optional[Path]) -> Dict[str, str]:
         """None: a CPU has no logs to switch."""
         return {}
@@ -48,12 +51,13 @@ class CpuBackend:
         return {}
 
     def attachments(self) -> Dict[str, Any]:
-        """None."""
-        return {}
+        """Whether freed memory stays with the process, as the method says."""
+        return {"keeps_freed_memory": self._keeps_freed_memory}
 
     def open(self, threads: int) -> List[int]:
-        """Pin to ``threads`` CPUs and register the kernels."""
+        """Pin to ``threads`` CPUs, settle the allocator and register the kernels."""
         pinned = machine.pin(threads)
+        self._keeps_freed_memory = machine.keep_freed_memory()
         import cpu_kernels
         import torch
 

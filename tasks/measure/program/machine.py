@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
@@ -13,6 +14,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 CPU = Path("/sys/devices/system/cpu")
 ASSUMED_CACHE_BYTES = 32 << 20
+_MALLOC_LARGEST = 32 << 20
+_MALLOC_KEPT = (1 << 31) - 1
 BUSY_SHARE = 0.02
 """Another process is listed when it used more than this share of one core."""
 
@@ -66,6 +69,19 @@ def pin(threads: int) -> List[int]:
     chosen = cpus[-threads:]
     os.sched_setaffinity(0, chosen)
     return chosen
+
+
+def keep_freed_memory() -> bool:
+    """Let glibc keep freed blocks up to 32 MiB for the next allocation; False where there is no glibc.
+
+    Without it a result of some hundred KiB is a fresh mapping, with its page faults, in some processes and
+    recycled memory in others, as the order of earlier allocations decides: one operator then has two speeds.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
+    return bool(mallopt(mmap_threshold, _MALLOC_LARGEST)) and bool(mallopt(trim_threshold, _MALLOC_KEPT))
 
 
 def peak_rss_bytes() -> int:

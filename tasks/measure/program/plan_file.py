@@ -37,6 +37,7 @@ _OF_ALL: Dict[str, Tuple[Any, ...]] = {
 METHOD_KNOWN: Mapping[str, Mapping[str, Tuple[Any, ...]]] = {
     "cpu": {
         "timer": ("perf_counter_ns",),
+        "allocator": ("glibc keeps freed blocks up to 32 MiB",),
         "warm_up": ("last three rounds within 1 %",),
         "profiler": ("torch.profiler cpu after timing",),
         **_OF_ALL,
