@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from infra.services.background import Background
+from infra.services.short_server import ShortServer
 
 ALWAYS: dict[str, str] = {
     "DO_NOT_TRACK": "1",
@@ -27,11 +28,10 @@ ALWAYS: dict[str, str] = {
 }
 """Set unless the environment already says otherwise."""
 
-EPHEMERAL: dict[str, str] = {
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "90",
-    "PREFECT_LOGGING_TO_API_ENABLED": "false",
-}
-"""Added where no server is configured and the flow runs on Prefect's ephemeral API."""
+ALONE: dict[str, str] = {"PREFECT_LOGGING_TO_API_ENABLED": "false", "PREFECT_UI_ENABLED": "0"}
+"""Added where no server is configured: the flow runs on one that lives as long as the command."""
+
+_short: ShortServer | None = None
 
 COMMAND_LINE: dict[str, str] = {"PREFECT_LOGGING_LEVEL": "CRITICAL"}
 """Added at a prompt: a failure is told once, by us; Prefect would log it with a traceback first."""
@@ -51,8 +51,10 @@ def own_api(home: Path) -> str | None:
 def apply(home: Path) -> None:
     """Prepare this process to run a flow from the command line; Prefect's database is ``home/prefect``.
 
-    The flow runs on the server of PREFECT_API_URL, else on this home's own one, else without a server.
+    The flow runs on the server of PREFECT_API_URL, else on this home's own one, else on one that is begun
+    here and ends with this process: call ``ready`` before the flow.
     """
+    global _short
     for name, value in {**ALWAYS, **COMMAND_LINE}.items():
         os.environ.setdefault(name, value)
     folder = home / "prefect"
@@ -61,5 +63,13 @@ def apply(home: Path) -> None:
     if "PREFECT_API_URL" not in os.environ and (own := own_api(home)):
         os.environ["PREFECT_API_URL"] = own
     if "PREFECT_API_URL" not in os.environ:
-        for name, value in EPHEMERAL.items():
+        for name, value in ALONE.items():
             os.environ.setdefault(name, value)
+        _short = ShortServer()
+        os.environ["PREFECT_API_URL"] = _short.api_url
+
+
+def ready() -> None:
+    """Wait for the server that ``apply`` began, if it had to. Raises ServiceError where it does not start."""
+    if _short is not None:
+        _short.wait()

@@ -67,6 +67,7 @@ def compare(
             second_lease=second_lease,
             overrides=tuple(override or ()),
         )
+        prefect_settings.ready()
         with shown():
             done = compare_flow(request)
     _show(done.rows, base, candidate, as_json, as_csv)

@@ -87,6 +87,7 @@ def run(
             command=shlex.join(["tilewatch", *sys.argv[1:]]),
         )
         check(request)
+        prefect_settings.ready()
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill stops as ctrl-C does
         try:
             with shown(), tags("tilewatch", agent, preset):

@@ -118,13 +118,12 @@ def status(as_json: AsJson = False) -> None:
 
 
 def _prefect_rows(settings: Settings) -> list[tuple[str, str | int | None]]:
-    from infra.services import device_agent, prefect_server
+    from infra.services import device_agent
+    from infra.services.short_server import healthy
 
     api_url = os.environ.get("PREFECT_API_URL") or prefect_settings.own_api(settings.home)
     agent = device_agent.agent(settings.home, 0)
-    health = (
-        "not running" if api_url is None else "running" if prefect_server.healthy(api_url) else "not healthy"
-    )
+    health = "not running" if api_url is None else "running" if healthy(api_url) else "not healthy"
     return [
         ("Prefect server", health),
         ("Prefect address", api_url),

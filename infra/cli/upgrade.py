@@ -54,6 +54,7 @@ def upgrade(
             command=shlex.join(["tilewatch", *sys.argv[1:]]),
         )
         check(sweep)
+        prefect_settings.ready()
         with shown():
             done = cann_upgrade(UpgradeRequest(sweep=sweep, old_cann=cann, new_cann=to, baseline=baseline))
     if done.predicted:

@@ -5,29 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from infra.errors import ServiceError
 from infra.prefect_settings import ALWAYS, own_api, server
 from infra.services.background import Background
 from infra.services.ports import LOOPBACK, free_ports
+from infra.services.short_server import healthy
 from infra.settings import Settings
 
 # The first start migrates the database: 19 s measured on two idle cores.
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 15.0
-PROBE_TIMEOUT_S = 2.0
-
-
-def healthy(api_url: str) -> bool:
-    """Whether the server says that it is well."""
-    try:
-        with urllib.request.urlopen(f"{api_url}/health", timeout=PROBE_TIMEOUT_S) as answer:
-            return bool(answer.status == 200)
-    except (OSError, ValueError):
-        return False
 
 
 def ensure_running(settings: Settings) -> str:
