@@ -22,6 +22,7 @@ EXACT: dict[str, Row] = {
     "launches": {"arm_proved": True, "ready_after_ns": 1, "server_pid": 1},
     "requests": {"ok": True, "ttft_ns": 1, "tpot_ns": None, "e2e_ns": 2, "output_tokens": 1},
     "serving_metrics": {"metric": "ttft_ns", "statistic": "mean"},
+    "gates": {"bar": 1.0},
 }
 
 
