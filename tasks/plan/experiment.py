@@ -1,14 +1,15 @@
-"""The experiment YAML: strict models of what may stand in it, and errors that name file, line and field."""
+"""The experiment YAML of an operator: strict models of what may stand in it."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
+
+from tasks.plan.strict_yaml import ExperimentError, Strict, kind_of, read_strict
+
+__all__ = ["Experiment", "ExperimentError", "load_experiment", "load_experiments"]
 
 Agent = Literal["cpu", "npu", "simulated"]
 Format = Literal["ND", "FRACTAL_NZ"]
@@ -17,24 +18,18 @@ Operation = Literal[
     "dynamic_quant", "tuple_input", "quant_linear", "quant_matmul", "matmul", "grouped_matmul"
 ]
 Positive = Annotated[int, Field(ge=1)]
+OPERATOR: Literal["operator"] = "operator"
+"""``kind`` of these files, which need not say it."""
 
 
-class ExperimentError(ValueError):
-    """An experiment file that cannot be planned; the message names file, line and field."""
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Axis(_Strict):
+class Axis(Strict):
     """The swept axis: fixed ``values``, a ``range`` refined at predicted boundaries, and named lists."""
 
     name: Literal["m", "m_e"]
-    values: list[Positive] = []
+    values: list[Positive] = Field(default_factory=list)
     range: list[Positive] | None = Field(default=None, min_length=2, max_length=2)
     refine: Literal["none", "predicted"] = "none"
-    named: dict[str, list[Positive]] = {}
+    named: dict[str, list[Positive]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _consistent(self) -> Axis:
@@ -53,7 +48,7 @@ class Axis(_Strict):
         return set(self.values) | extra | within
 
 
-class Case(_Strict):
+class Case(Strict):
     """Fixed shape of one linear: weight K×N; ``split_n_by`` divides N among tensor-parallel ranks."""
 
     linear: str
@@ -62,7 +57,7 @@ class Case(_Strict):
     split_n_by: Literal["attn_tp"] | None = None
 
 
-class Arm(_Strict):
+class Arm(Strict):
     """One of the things compared: operation, dtypes, weight format, and the agents that can run it."""
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
@@ -73,11 +68,11 @@ class Arm(_Strict):
     dtype_out: Dtype
     weight_format: Format | None = None
     tuning_config: Literal["m_e"] | None = None
-    agents: list[Agent] = ["cpu", "npu", "simulated"]
-    env: dict[str, str] = {}
+    agents: list[Agent] = Field(["cpu", "npu", "simulated"])
+    env: dict[str, str] = Field(default_factory=dict)
 
 
-class Grouped(_Strict):
+class Grouped(Strict):
     """Keys of grouped matmul: experts on the device, how rows are allocated and how they fall on experts."""
 
     local_experts: Positive
@@ -87,7 +82,7 @@ class Grouped(_Strict):
     group_list_type: Literal[0, 1] = 1
 
 
-class Preset(_Strict):
+class Preset(Strict):
     """How much is measured: never what. ``all`` keeps the whole list."""
 
     axis: list[Positive] | str = "all"
@@ -101,17 +96,18 @@ class Preset(_Strict):
     control_arms: Annotated[int, Field(ge=0)] = 1
 
 
-class Experiment(_Strict):
+class Experiment(Strict):
     """One experiment file."""
 
     schema_version: Literal[1]
+    kind: Literal["operator"] = OPERATOR
     letter: str = Field(pattern=r"^[A-Z]$")
     name: str = Field(pattern=r"^[a-z_]+$")
     question: str
     records: list[str]
     axis: Axis
     attn_tp: Positive = 1
-    launch_modes: list[Literal["eager", "npugraph"]] = ["eager"]
+    launch_modes: list[Literal["eager", "npugraph"]] = Field(["eager"])
     cases: list[Case] = Field(min_length=1)
     arms: list[Arm] = Field(min_length=1)
     grouped: Grouped | None = None
@@ -127,25 +123,16 @@ class Experiment(_Strict):
 
 def load_experiment(path: Path) -> Experiment:
     """Read one experiment file. Raises ExperimentError naming file, line, field and what is allowed."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        return Experiment.model_validate(yaml.safe_load(text))
-    except OSError as error:
-        raise ExperimentError(f"{path}: cannot be read: {error.strerror}") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        raise ExperimentError(f"{path}:{mark.line + 1 if mark else 1}: not YAML: {error.problem}") from error
-    except ValidationError as error:
-        raise ExperimentError("\n".join(_explain(path, root, e) for e in error.errors())) from error
+    return read_strict(path, Experiment)
 
 
 def load_experiments(folder: Path) -> dict[str, Experiment]:
-    """All operator experiments of ``folder``, by letter, in order of the letter.
+    """All operator experiments of ``folder``, by letter, in order of the letter; other kinds are left out.
 
     Raises ExperimentError for a bad file, a folder without files, or a letter that two files have.
     """
-    loaded = {path: load_experiment(path) for path in sorted(folder.glob("*.yaml"))}
+    paths = [path for path in sorted(folder.glob("*.yaml")) if kind_of(path) == OPERATOR]
+    loaded = {path: load_experiment(path) for path in paths}
     if not loaded:
         raise ExperimentError(f"{folder}: holds no experiment files (*.yaml)")
     by_letter: dict[str, Experiment] = {}
@@ -154,52 +141,6 @@ def load_experiments(folder: Path) -> dict[str, Experiment]:
             raise ExperimentError(f"{path}: letter {experiment.letter} belongs to another file already")
         by_letter[experiment.letter] = experiment
     return by_letter
-
-
-def _explain(path: Path, root: yaml.Node | None, error: Any) -> str:
-    message = error["msg"].removeprefix("Value error, ")
-    location = list(error["loc"])
-    if named := re.match(r"([a-z_]+(?:\.[a-z_]+|\[\d+\])*): ", message):
-        steps = re.findall(r"[a-z_]+|\d+", named[1])
-        location += [int(step) if step.isdigit() else step for step in steps]
-        message = message[named.end() :]
-    line, field = _place(root, location)
-    if error["type"] == "extra_forbidden":
-        message = "unknown key; allowed here: " + ", ".join(_allowed(error["loc"]))
-    shown = "" if isinstance(error["input"], dict | list | BaseModel) else f" (found {error['input']!r})"
-    return f"{path}:{line}: {field or 'experiment'}: {message}{shown}"
-
-
-def _place(root: yaml.Node | None, location: Sequence[int | str]) -> tuple[int, str]:
-    """Line (from 1) and dotted name of the deepest node that ``location`` reaches."""
-    node, line, field = root, 1, ""
-    for step in location:
-        if isinstance(node, yaml.MappingNode):
-            match = [(k, v) for k, v in node.value if k.value == str(step)]
-            if not match:
-                break
-            line, node = match[0][0].start_mark.line + 1, match[0][1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-            node = node.value[step]
-            line = node.start_mark.line + 1
-        else:
-            break
-        field += f"[{step}]" if isinstance(step, int) else f".{step}"
-    if location and not field.endswith(str(location[-1])) and isinstance(location[-1], str):
-        field += f".{location[-1]}"
-    return line, field.lstrip(".")
-
-
-def _allowed(location: Sequence[int | str]) -> list[str]:
-    models: dict[str, type[BaseModel]] = {
-        "axis": Axis,
-        "cases": Case,
-        "arms": Arm,
-        "grouped": Grouped,
-        "presets": Preset,
-    }
-    inside = models.get(str(location[0]), Experiment) if len(location) > 1 else Experiment
-    return sorted(inside.model_fields)
 
 
 def _check_names(e: Experiment) -> None:
