@@ -19,8 +19,9 @@ def aiv_aic_ratio(
     """Ratio such as ``2:1`` in lowest terms; null where the row is not MIX_AIC or a count is not positive."""
     mix = pc.fill_null(pc.equal(task_type, "MIX_AIC"), False).to_numpy(zero_copy_only=False)
     known = mix & (block_dim > 0) & (mix_block_dim > 0)
-    divisor = np.where(known, np.gcd(block_dim, mix_block_dim), 1)
-    vector = pa.array(mix_block_dim // divisor).cast(pa.string())
-    cube = pa.array(block_dim // divisor).cast(pa.string())
+    cube_blocks, vector_blocks = block_dim[known], mix_block_dim[known]
+    divisor = np.gcd(cube_blocks, vector_blocks)
+    vector = pa.array(vector_blocks // divisor).cast(pa.string())
+    cube = pa.array(cube_blocks // divisor).cast(pa.string())
     ratio = pc.binary_join_element_wise(vector, cube, ":")
-    return pc.if_else(pa.array(known), ratio, pa.scalar(None, pa.string()))
+    return ratio.take(pa.array(np.cumsum(known) - 1, mask=~known))

@@ -43,6 +43,11 @@ def arrow_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     raise TypeError(f"no buffers for {kind}")
 
 
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """The values of a column as one array, without a copy where they are one already."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def _map(pairs: Sequence[tuple[Sequence[str], Sequence[str]]], kind: pa.MapType) -> pa.Array:
     """A map of strings; every value is (names, values) of equal length."""
     offsets = pa.Array.from_buffers(pa.int32(), len(pairs) + 1, [None, _offsets([n for n, _ in pairs])])

@@ -16,9 +16,12 @@ class Constants:
 
     def columns(self, rows: int) -> dict[str, pa.Array]:
         """The identity and ``source_file`` as arrays of ``rows`` equal values."""
-        if not self._arrays or len(self._arrays["run_id"]) < rows:
-            self._arrays = {name: _repeat(name, value, rows) for name, value in self._values.items()}
-        return {name: array.slice(0, rows) for name, array in self._arrays.items()}
+        # A local name: other threads may put shorter arrays into their place meanwhile.
+        arrays = self._arrays
+        if not arrays or len(arrays["run_id"]) < rows:
+            arrays = {name: _repeat(name, value, rows) for name, value in self._values.items()}
+            self._arrays = arrays
+        return {name: array.slice(0, rows) for name, array in arrays.items()}
 
 
 def _repeat(name: str, value: str | int | None, rows: int) -> pa.Array:

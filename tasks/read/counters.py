@@ -19,7 +19,6 @@ _FAMILIES = {
 }
 _IDLE_TYPES = {"aic": ("AI_VECTOR_CORE",), "aiv": ("AI_CORE",)}
 
-Matrix = npt.NDArray[np.float64]
 
 
 def counter_maps(names: Sequence[str], columns: Sequence[pa.Array], task_type: pa.Array | None) -> pa.Array:
@@ -30,17 +29,38 @@ def counter_maps(names: Sequence[str], columns: Sequence[pa.Array], task_type: p
     cycles but no time, as level 0 writes them.
     """
     rows = len(columns[0]) if columns else 0
-    values = np.empty((rows, len(names)), dtype=np.float64)
+    values = np.empty((len(names), rows), dtype=np.float64)
     for index, column in enumerate(columns):
-        values[:, index] = column.to_numpy(zero_copy_only=False)
+        values[index] = column.to_numpy(zero_copy_only=False)
     present = ~np.isnan(values)
     for family in _FAMILIES:
         _drop_false_zeros(family, list(names), values, present, task_type)
+    present = np.ascontiguousarray(present.T)
     counts = present.sum(axis=1)
-    key_index = np.broadcast_to(np.arange(len(names), dtype=np.int32), values.shape)[present]
-    keys = pa.array(list(names), type=pa.string()).take(pa.array(key_index))
     offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
-    return pa.MapArray.from_arrays(_null_where_empty(offsets, counts), keys, pa.array(values[present]))
+    items = pa.array(np.ascontiguousarray(values.T)[present])
+    return pa.MapArray.from_arrays(_null_where_empty(offsets, counts), _keys(names, present), items)
+
+
+def _keys(names: Sequence[str], present: npt.NDArray[np.bool_]) -> pa.Array:
+    """Names of the present counters, row after row: rows have them in a few patterns, each joined once."""
+    rows, width = len(present), (len(names) + 7) // 8
+    packed = pa.py_buffer(np.packbits(present, axis=1))
+    patterns = pa.Array.from_buffers(pa.binary(width), rows, [None, packed]).dictionary_encode()
+    bits = np.frombuffer(b"".join(patterns.dictionary.to_pylist()), np.uint8).reshape(-1, width)
+    chosen = [[names[i].encode() for i in np.flatnonzero(row)] for row in np.unpackbits(bits, axis=1)]
+    text = _spread([b"".join(keys) for keys in chosen], patterns.indices)
+    lengths = [np.array([len(key) for key in keys], np.int32).tobytes() for keys in chosen]
+    ends = np.cumsum(np.frombuffer(_spread(lengths, patterns.indices), np.int32), dtype=np.int32)
+    offsets = pa.py_buffer(np.concatenate((np.zeros(1, np.int32), ends)))
+    return pa.Array.from_buffers(pa.string(), len(ends), [None, offsets, text])
+
+
+def _spread(pieces: list[bytes], index: pa.Array) -> pa.Buffer:
+    """One piece after the other in the order of ``index``: a copy a row, not one a name."""
+    taken = pa.array(pieces, pa.binary()).take(index)
+    size = int(np.frombuffer(taken.buffers()[1], np.int32)[len(index)])
+    return (taken.buffers()[2] or pa.py_buffer(b"")).slice(0, size)
 
 
 def _null_where_empty(offsets: npt.NDArray[np.int32], counts: npt.NDArray[np.int64]) -> pa.Array:
@@ -50,24 +70,24 @@ def _null_where_empty(offsets: npt.NDArray[np.int32], counts: npt.NDArray[np.int
 def _drop_false_zeros(
     family: str,
     names: list[str],
-    values: Matrix,
+    values: npt.NDArray[np.float64],
     present: npt.NDArray[np.bool_],
     task_type: pa.Array | None,
 ) -> None:
+    """Unset ``present`` for false zeros; both matrices have a row for every name."""
     prefixes, cycle_names, time_names = _FAMILIES[family]
     members = [i for i, name in enumerate(names) if name.startswith(prefixes)]
     if not members:
         return
-    zero = values[:, members] == 0
-    idle = np.zeros(len(values), dtype=np.bool_)
+    busy = np.ones(values.shape[1], dtype=np.bool_)
+    timed = busy
     if cycles := [names.index(name) for name in cycle_names if name in names]:
-        idle |= ~(values[:, cycles[0]] > 0)
+        busy = values[cycles[0]] > 0
         if times := [names.index(name) for name in time_names if name in names]:
-            untimed = (values[:, cycles[0]] > 0) & (values[:, times[0]] == 0)
-            is_time = np.array([names[i].endswith("time(us)") for i in members])
-            present[:, members] &= ~(zero & untimed[:, None] & is_time[None, :])
+            timed = ~(busy & (values[times[0]] == 0))
     elif task_type is not None:
-        idle |= pc.fill_null(pc.is_in(task_type, value_set=pa.array(_IDLE_TYPES[family])), False).to_numpy(
-            zero_copy_only=False
-        )
-    present[:, members] &= ~(zero & idle[:, None])
+        idle = pc.fill_null(pc.is_in(task_type, value_set=pa.array(_IDLE_TYPES[family])), False)
+        busy = ~idle.to_numpy(zero_copy_only=False)
+    for index in members:
+        believed = busy & timed if names[index].endswith("time(us)") else busy
+        present[index] &= (values[index] != 0) | believed

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from tasks.read.arrow_columns import one_array
 from tasks.read.csv_parse import numeric_share, parse_text
 from tasks.read.csv_rules import Wrong, careful_rows, fast_rows
 from tasks.read.layout import Header, HeaderError, Layout, match_header
@@ -47,8 +48,12 @@ class RowBlock:
         """Values of a field of the layout, or None where the file has no such column."""
         for header_name, spec in self.header.fields.items():
             if spec.column == name:
-                return self.rows.column(header_name).combine_chunks()
+                return one_array(self.rows.column(header_name))
         return None
+
+    def counters(self) -> list[pa.Array]:
+        """Values of the counters, in the order of ``header.counters``."""
+        return [one_array(self.rows.column(name)) for name in self.header.counters]
 
 
 @dataclass
@@ -67,6 +72,13 @@ class CsvFile:
 
     def blocks(self) -> Iterator[RowBlock]:
         """Row blocks in file order. A file that is no such CSV gives none and one refusal."""
+        return self.made(lambda block: block)
+
+    def made(self, make: Callable[[RowBlock], R]) -> Iterator[R]:
+        """What ``make`` makes of every row block, in file order; the next ones are made by other threads.
+
+        ``facts`` count a block when it is handed out.
+        """
         source = blocks(self.path)
         first = next(source, None)
         if first is None:
@@ -86,8 +98,13 @@ class CsvFile:
         if not header.kinds:
             self.refuse("header", "no column of this format and no column of numbers", None)
             return
-        for result in ahead(chain((body,), source), lambda block: self._read(header, block)):
-            self.count(result)
+
+        def work(block: Block) -> tuple[RowBlock, R]:
+            rows = self._read(header, block)
+            return rows, make(rows)
+
+        for rows, result in ahead(chain((body,), source), work):
+            self.count(rows)
             yield result
 
     def _read(self, header: Header, block: Block) -> RowBlock:
@@ -152,7 +169,7 @@ def _without_text_counters(header: Header, block: Block) -> Header:
     lines = split(block.data)
     usable = np.setdiff1d(np.arange(len(lines.starts))[:_PROBE_LINES], list(unreadable(lines)))
     text, *_ = parse_text(header, lines, usable)
-    shares = {name: numeric_share(text.column(name).combine_chunks()) for name in header.counters}
+    shares = {name: numeric_share(one_array(text.column(name))) for name in header.counters}
     words = tuple(name for name, share in shares.items() if share is not None and share < 0.5)
     kept = tuple(name for name in header.counters if name not in words)
     return replace(header, counters=kept, ignored=header.ignored + words)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.read import cells
+from tasks.read.arrow_columns import one_array
 from tasks.read.csv_parse import parse
 from tasks.read.layout import FAST_TYPES, Header, Kind
 from tasks.read.lines import Block, IntArray
@@ -44,7 +45,7 @@ def fast_rows(header: Header, block: Block) -> pa.Table | None:
         return None
     columns: dict[str, pa.Array] = {}
     for name, kind in kinds.items():
-        values = parsed.column(name).combine_chunks()
+        values = one_array(parsed.column(name))
         if kind.is_time:
             values = cells.ns_from_decimals(values)
             if kind is Kind.TIMESTAMP and values is not None and _has_whole_seconds(values):
@@ -54,7 +55,7 @@ def fast_rows(header: Header, block: Block) -> pa.Table | None:
         if values is None:
             return None
         columns[name] = values
-    if any(bool(mask.any()) for *_, mask in _broken_rules(header, columns)):
+    if next(_broken_rules(header, columns), None) is not None:
         return None
     return pa.table(columns)
 
@@ -69,7 +70,7 @@ def careful_rows(header: Header, text: pa.Table) -> tuple[pa.Table, IntArray, di
     columns: dict[str, pa.Array] = {}
     wrong: dict[int, Wrong] = {}
     for name, kind in header.kinds.items():
-        raw = text.column(name).combine_chunks()
+        raw = one_array(text.column(name))
         columns[name], bad = cells.typed(raw, kind)
         for row in np.flatnonzero(bad).tolist():
             value = raw[row].as_py()
@@ -94,15 +95,16 @@ def _only(values: pa.Array, rows: IntArray) -> pa.Array:
 def _broken_rules(
     header: Header, columns: dict[str, pa.Array]
 ) -> Iterator[tuple[str, str, str, cells.BoolArray]]:
-    """Rules of the layout as (column, rule, what is expected, mask of the rows that break it)."""
+    """Broken rules of the layout as (column, rule, what is expected, mask of the rows that break it)."""
     for name, spec in header.fields.items():
         values = columns[name]
-        if spec.required:
+        if spec.required and values.null_count:
             yield name, "required", "a value is required", values.is_null().to_numpy(zero_copy_only=False)
-        if spec.minimum is not None:
+        if spec.minimum is not None and pc.less(pc.min(values), spec.minimum).as_py():
             low = pc.fill_null(pc.less(values, spec.minimum), False)
             yield name, "range", f"at least {spec.minimum} is expected", low.to_numpy(zero_copy_only=False)
         if spec.pattern is not None:
             strange = pc.invert(pc.match_substring_regex(values.dictionary, f"^(?:{spec.pattern})$"))
-            mask = pc.fill_null(strange.take(values.indices), False).to_numpy(zero_copy_only=False)
-            yield name, "cell_form", "another form of text is expected", mask
+            if pc.any(strange).as_py():
+                mask = pc.fill_null(strange.take(values.indices), False).to_numpy(zero_copy_only=False)
+                yield name, "cell_form", "another form of text is expected", mask

@@ -80,20 +80,26 @@ def categories(
     """
     rules = category_rules()
     label = pc.coalesce(op_type, name).dictionary_encode()
-    known = [_category(text) for text in label.dictionary.to_pylist()]
+    texts: list[str] = label.dictionary.to_pylist()
+    known = [_category(text) for text in texts]
     codes = np.array([rules.names.index(category) for category in known], dtype=np.int32)
-    result = codes[label.indices.to_numpy(zero_copy_only=False)] if len(known) else np.empty(0, np.int32)
-    before = result.copy()
+    row = label.indices.to_numpy(zero_copy_only=False)
+    result = codes[row]
     for rule in rules.shapes:
-        mask = np.isin(k, rule.k) if rule.k else np.ones(len(k), dtype=np.bool_)
-        mask &= np.isin(n, rule.n) if rule.n else True
-        if rule.category:
-            mask &= before == rules.names.index(rule.category)
+        meant = np.array([_meant(rule, *pair) for pair in zip(texts, known, strict=True)], dtype=np.bool_)
+        if not meant.any():
+            continue
+        mask = meant[row]
         if rule.types:
-            of_type = pc.is_in(pc.fill_null(op_type, ""), value_set=pa.array(rule.types))
-            mask &= of_type.to_numpy(zero_copy_only=False)
+            mask &= op_type.is_valid().to_numpy(zero_copy_only=False)
+        mask &= np.isin(k, rule.k) if rule.k else True
+        mask &= np.isin(n, rule.n) if rule.n else True
         result[mask] = rules.names.index(rule.becomes)
     return pa.array(rules.names).take(pa.array(result))
+
+
+def _meant(rule: ShapeRule, label: str, category: str) -> bool:
+    return rule.category in (None, category) and (not rule.types or label in rule.types)
 
 
 def other_share(table: pa.Table) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,16 @@ def kernel_batches(
     """
     file = CsvFile(path, source_file or path.name, layout)
     constants = Constants(origin, file.source_file)
-    for block in file.blocks():
-        first_index = file.facts["rows"] - block.rows.num_rows
-        quarantine = refused_rows(origin, layout.table, block.refusals)
-        yield ReadResult(_kernels(block, constants, first_index), quarantine)
+    index = schema("kernels").get_field_index("kernel_index")
+
+    def made(block: RowBlock) -> ReadResult:
+        return ReadResult(_kernels(block, constants), refused_rows(origin, layout.table, block.refusals))
+
+    for result in file.made(made):
+        rows = result.table.num_rows
+        numbers = np.arange(file.facts["rows"] - rows, file.facts["rows"], dtype=np.int64)
+        table = result.table.set_column(index, result.table.schema.field(index), pa.array(numbers))
+        yield replace(result, table=table)
     yield ReadResult(
         schema("kernels").empty_table(), refused_rows(origin, layout.table, file.refusals), file.facts
     )
@@ -92,10 +99,11 @@ def read_kernels(
     return ReadResult(table, quarantine, {**results[-1].facts, "other_share": other_share(table)})
 
 
-def _kernels(block: RowBlock, constants: Constants, first_index: int) -> pa.Table:
+def _kernels(block: RowBlock, constants: Constants) -> pa.Table:
+    """Rows of the contract; ``kernel_index`` counts within the block."""
     rows = block.rows.num_rows
     columns: dict[str, Any] = constants.columns(rows)
-    columns["kernel_index"] = pa.array(np.arange(first_index, first_index + rows, dtype=np.int64))
+    columns["kernel_index"] = pa.array(np.arange(rows, dtype=np.int64))
     columns["source_line"] = pa.array(block.lines)
     columns |= {name: values for name in _PLAIN if (values := block.column(name)) is not None}
     columns |= {name: v.cast(pa.string()) for name in _TEXTS if (v := block.column(name)) is not None}
@@ -114,7 +122,8 @@ def _kernels(block: RowBlock, constants: Constants, first_index: int) -> pa.Tabl
         columns["flags"] = _FLAGS.take(columns["start_ns"].is_null().cast(pa.int8()))
     spec = schema("kernels")
     arrays = [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in spec]
-    return pa.Table.from_arrays([a.cast(f.type) for a, f in zip(arrays, spec, strict=True)], schema=spec)
+    fitting = [a if a.type == f.type else a.cast(f.type) for a, f in zip(arrays, spec, strict=True)]
+    return pa.Table.from_arrays(fitting, schema=spec)
 
 
 def _blocks(block: RowBlock, task_type: pa.Array) -> dict[str, pa.Array]:
@@ -139,4 +148,4 @@ def _metrics(block: RowBlock, task_type: pa.Array | None) -> pa.Array:
     names = block.header.counters
     if not names:
         return pa.nulls(block.rows.num_rows, pa.map_(pa.string(), pa.float64()))
-    return counter_maps(names, [block.rows.column(name).combine_chunks() for name in names], task_type)
+    return counter_maps(names, block.counters(), task_type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,20 +40,23 @@ def blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
         if not header:
             return
         yield Block(header, 1, 1)
-        line, rest = 2, b""
-        while piece := stream.read(block_bytes):
+        line, size = 2, block_bytes
+        while piece := stream.read(size):
             end = piece.rfind(b"\n") + 1
-            if end == 0 and len(rest) < LONGEST_LINE:
-                rest += piece
+            if end == 0 and len(piece) < size:
+                yield Block(piece, line, 1, unterminated=True)
+                return
+            if end == 0 and size < LONGEST_LINE:
+                stream.seek(-len(piece), os.SEEK_CUR)
+                size *= 2
                 continue
-            end = end or len(piece)
-            data = rest + piece[:end]
-            rest = piece[end:]
-            line_ends = data.count(b"\n")
+            end, size = end or len(piece), block_bytes
+            # Read again rather than carried along: joining to the next piece would copy all of it.
+            stream.seek(end - len(piece), os.SEEK_CUR)
+            data = piece[:end]
+            line_ends = int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord("\n")))
             yield Block(data, line, line_ends + (not data.endswith(b"\n")))
             line += line_ends
-        if rest:
-            yield Block(rest, line, 1, unterminated=True)
 
 
 @dataclass(frozen=True)

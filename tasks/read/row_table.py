@@ -61,9 +61,7 @@ def collect(
         columns["row_index"] = pa.array(np.arange(first, first + rows, dtype=np.int64))
         columns["source_line"] = pa.array(block.lines)
         if block.header.counters:
-            names = block.header.counters
-            values = [block.rows.column(name).combine_chunks() for name in names]
-            columns["metrics"] = counter_maps(names, values, None)
+            columns["metrics"] = counter_maps(block.header.counters, block.counters(), None)
         columns = derive(columns)
         arrays = [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in spec]
         tables.append(pa.Table.from_arrays(arrays, schema=spec))

@@ -7,6 +7,7 @@ optional input is an empty list; a cell without a value is null.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -42,11 +43,13 @@ def words(cells: pa.DictionaryArray) -> pa.Array:
     return pa.array(parsed, type=WORDS).take(cells.indices)
 
 
+@lru_cache(maxsize=4096)
 def _shape(text: str) -> list[list[int]]:
     tensors = text.strip().strip('"').split(";")
     return [[int(dim) for dim in tensor.split(",") if dim.strip()] for tensor in tensors]
 
 
+@lru_cache(maxsize=4096)
 def _words(text: str) -> list[str]:
     tensors = text.strip().strip('"').split(";")
     return [word.strip().removeprefix("DT_").removeprefix("FORMAT_") for word in tensors]
