@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tasks.plan.plan import Plan, Process
+from tasks.plan.serving_plan import Client, Launch, ServingPlan
 
 SCHEMA_VERSION = 1
 
@@ -25,7 +26,9 @@ class RunDocumentError(ValueError):
 class RunDocument:
     """Everything that stays the same for all processes of a run. Times are Unix ns.
 
-    ``selection`` holds the options that chose the axis values, as on the command line with a blank behind.
+    ``plans`` are those of operator experiments, ``serving`` those of serving ones, by letter; ``method`` is
+    that of the operators. ``selection`` holds the options that chose the axis values, as on the command line
+    with a blank behind.
     """
 
     run_id: str
@@ -45,6 +48,12 @@ class RunDocument:
     method_hash: str
     plans: Mapping[str, Plan]
     selection: str = ""
+    serving: Mapping[str, ServingPlan] = field(default_factory=dict)
+
+    @property
+    def experiments(self) -> tuple[str, ...]:
+        """Letters of all experiments of the run: operators, then serving."""
+        return (*self.plans, *self.serving)
 
     @property
     def method_version(self) -> int:
@@ -71,7 +80,8 @@ def read_run_document(data: bytes, name: str | Path = "run.json") -> RunDocument
         if body.pop("schema_version") != SCHEMA_VERSION:
             raise RunDocumentError(f"{name}: schema_version is not {SCHEMA_VERSION}")
         plans = {letter: _plan(raw) for letter, raw in body.pop("plans").items()}
-        return RunDocument(plans=plans, **body)
+        serving = {letter: _serving_plan(raw) for letter, raw in body.pop("serving", {}).items()}
+        return RunDocument(plans=plans, serving=serving, **body)
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise RunDocumentError(f"{name}: not a run document: {error}") from error
 
@@ -85,5 +95,16 @@ def _plan(raw: dict[str, Any]) -> Plan:
             "processes": tuple(
                 Process(**{**process, "points": tuple(process["points"])}) for process in raw["processes"]
             ),
+        }
+    )
+
+
+def _serving_plan(raw: dict[str, Any]) -> ServingPlan:
+    return ServingPlan(
+        **{
+            **raw,
+            "client": Client(**raw["client"]),
+            "gates": tuple(raw["gates"]),
+            "launches": tuple(Launch(**launch) for launch in raw["launches"]),
         }
     )

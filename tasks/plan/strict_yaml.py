@@ -100,10 +100,11 @@ def _allowed(model: type[Strict], location: Sequence[int | str]) -> list[str]:
     """Keys of the mapping that holds the last step of ``location``."""
     inside: Any = model
     for step in location[:-1]:
-        if isinstance(step, str) and isinstance(inside, type) and step in inside.model_fields:
-            inside = inside.model_fields[step].annotation
+        fields = getattr(inside, "model_fields", {})
+        if step in fields:
+            inside = fields[step].annotation
         inside = _model_in(inside)
-    return sorted(inside.model_fields)
+    return sorted(getattr(inside, "model_fields", ()))
 
 
 def _model_in(annotation: Any) -> Any:
