@@ -17,6 +17,7 @@ from tasks.align.points import points_table
 from tasks.align.runs import ControlCount, runs_row
 from tasks.analyse.control import control, control_table
 from tasks.analyse.explain import cliff_table
+from tasks.analyse.exposed import exposed_times
 from tasks.analyse.ledger import ledger_table
 from tasks.analyse.tables import RunTables
 from tasks.plan.run_document import RunDocument
@@ -36,7 +37,11 @@ def derive(
     tables = {name: pa.concat_tables([part[name] for part in parts]) for name in parts[0]}
     sides = RunTables(**{f.name: tables[f.name] for f in fields(RunTables)})
     cliffs = cliff_table(sides)
-    return tables | {"cliffs": cliffs, "ledger": ledger_table(sides, cliffs=cliffs)}
+    return tables | {
+        "cliffs": cliffs,
+        "ledger": ledger_table(sides, cliffs=cliffs),
+        "exposed_times": exposed_times(tables["kernels"]),
+    }
 
 
 def _experiment(

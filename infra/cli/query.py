@@ -1,4 +1,4 @@
-"""Reading verbs: `query`, `runs`, `show`, `validate`."""
+"""Reading verbs: `query`, `runs`, `series`, `show`, `validate`."""
 
 from __future__ import annotations
 
@@ -26,12 +26,17 @@ POINT_COLUMNS = (
     "experiment", "arm", "linear", "axis", "axis_value", "allocation_regime", "group_shape", "point_id",
     "status", "status_reason", "weight_format", "dispatched_operator", "present_processes", "command",
 )  # fmt: skip
+SERIES_COLUMNS = (
+    "event", "experiment", "arm", "linear", "axis_value", "allocation_regime", "group_shape", "build",
+    "run_id", "position", "segment", "value_ns", "reference_ns", "ratio", "fence_ratio", "fence_reason",
+)  # fmt: skip
 
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to ``app``."""
     app.command()(query)
     app.command()(runs)
+    app.command()(series)
     app.command()(show)
     app.command()(validate)
 
@@ -56,6 +61,31 @@ def runs(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
         found = archive.tables.scan("runs", columns=RUN_COLUMNS)
         found = found.sort_by([("run_id", "descending"), ("experiment", "ascending")])
         show_table(found, title="Runs", as_json=as_json, as_csv=as_csv)
+
+
+def series(
+    experiment: Annotated[str, typer.Option(help="Only this experiment, by name: quant_matmul …")] = "",
+    linear: Annotated[str, typer.Option(help="Only this linear.")] = "",
+    every: Annotated[bool, typer.Option("--all", help="Also builds at which nothing happened.")] = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """List what happened over the archived builds: steps, values outside the fence, spikes, new environments.
+
+    A run is added to the series of its points when it is stored; a changed device setting, host or method
+    starts a new segment. Fence and step are explained by fence_reason and by the means on both sides.
+    """
+    from infra.pipeline.series import events, follow
+
+    with told(), open_archive(load_settings()) as archive:
+        follow(archive.tables)
+        found = events(archive.tables, every=every, experiment=experiment, linear=linear)
+        shown = found if as_json or as_csv else found.select(SERIES_COLUMNS)
+        show_table(shown, title="Series over builds", as_json=as_json, as_csv=as_csv)
+        if not (as_json or as_csv):
+            runs = archive.tables.scan("series", columns=["run_id", "point_id"])
+            count = pc.count_distinct(runs["run_id"]).as_py()
+            out.print(f"{runs.num_rows} values of {count} runs")
 
 
 def show(
@@ -86,7 +116,7 @@ def validate(
 
     with told(), open_archive(load_settings()) as archive:
         names = [t for t in table_names() if t in ("runs", "captures", "points", "samples", "alignments")]
-        names += ["kernels", "cliffs", "ledger"]
+        names += ["kernels", "cliffs", "ledger", "exposed_times", "series"]
         tables = {t: archive.tables.scan(t, [("run_id", "==", run)]) for t in names}
         if not tables["runs"].num_rows:
             raise TilewatchError(f"run {run} is not in the archive", "`tilewatch runs` lists what is")

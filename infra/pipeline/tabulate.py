@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.archive import Archive
+from infra.logs import event
 from infra.pipeline.archive import archived_document, captures_of
+from infra.pipeline.series import follow
 from infra.progress import current
 from infra.settings import Settings
 from tasks.collect.fetch import fetch_capture
@@ -36,7 +38,10 @@ def tabulate_run(
     document: RunDocument,
     captures: Mapping[str, Sequence[tuple[Path, str]]],
 ) -> Tabulated:
-    """Derive, validate and store every table of a run. Writing twice leaves each row once."""
+    """Derive, validate and store every table of a run, then the series it is part of.
+
+    Writing twice leaves each row once.
+    """
     current().stage("read, validate, store", 3)
     derived = derive(document, captures)
     current().advance("read")
@@ -46,7 +51,9 @@ def tabulate_run(
     tables = _with_quarantine(validated, quarantine)
     current().advance("validate")
     archive.tables.write_run(tables)
+    follow(archive.tables, [document.run_id])
     current().advance("store")
+    event("tabulated", **{name: table.num_rows for name, table in sorted(tables.items()) if table.num_rows})
     return Tabulated(document, tables, validated.results)
 
 

@@ -32,6 +32,18 @@ WHERE v.value_ns IS NOT NULL
 GROUP BY ALL ORDER BY r.agent, r.experiment, v.arm, v.point_id, r.started_ns, r.run_id
 """
 
+_OF_SERIES = """
+SELECT s.build, s.build_id, s.run_id, s.evidence, s.agent, s.experiment, s.arm, s.point_id, s.started_ns,
+       s.environment, r.device, r.method_hash, s.processes, s.value_ns
+FROM series s JOIN runs r USING (run_id, experiment)
+ORDER BY s.agent, s.experiment, s.arm, s.point_id, s.started_ns, s.run_id
+"""
+
+
+def history_of(series: pa.Table, runs: pa.Table) -> pa.Table:
+    """The point history that a ``series`` table was made of; ``runs`` tells device and method of its runs."""
+    return sql(_OF_SERIES, {"series": series, "runs": runs})
+
 
 def point_history(runs: Sequence[RunTables]) -> pa.Table:
     """One row per (run, experiment, arm, point) with a value, main processes only; columns COLUMNS.

@@ -25,14 +25,16 @@ WITH marked AS (
     SELECT *, lag(environment) OVER series IS DISTINCT FROM environment AS begins,
            row_number() OVER series - 1 AS position
     FROM history
-    WINDOW series AS (PARTITION BY agent, evidence, experiment, arm, point_id ORDER BY started_ns, run_id)
+    WINDOW series AS (
+        PARTITION BY agent, evidence, device, experiment, arm, point_id ORDER BY started_ns, run_id
+    )
 )
 SELECT m.*, sum(begins::INT) OVER (
-           PARTITION BY m.agent, m.evidence, m.experiment, m.arm, m.point_id ORDER BY m.position
+           PARTITION BY m.agent, m.evidence, m.device, m.experiment, m.arm, m.point_id ORDER BY m.position
        ) - 1 AS segment,
        s.spread, s.degrees
 FROM marked m LEFT JOIN spreads s USING (device, method_hash, experiment, arm, point_id)
-ORDER BY m.agent, m.evidence, m.experiment, m.arm, m.point_id, m.position
+ORDER BY m.agent, m.evidence, m.device, m.experiment, m.arm, m.point_id, m.position
 """
 
 
@@ -46,14 +48,21 @@ def series_table(
 ) -> pa.Table:
     """``point_history`` with segments and events: a ``series`` table.
 
-    A change of ``environment`` starts a segment (event environment). A segment under ``long_from`` values,
-    and the newest values of a longer one that the t scan cannot judge yet, are held against the fence: event
-    fence, or spike where the next value is back. In a long segment a step is what E-divisive and the t scan
-    agree on; what only E-divisive sees is a candidate. ``spreads`` comes from ``between_lease_spread``.
+    Each device has its own series. A change of ``environment`` starts a segment (event environment). A
+    segment under ``long_from`` values, and the newest values of a longer one that the t scan cannot judge
+    yet, are held against the fence: event fence, or spike where the next value is back. In a long segment a
+    step is what E-divisive and the t scan agree on; what only E-divisive sees is a candidate.
+    ``spreads`` comes from ``between_lease_spread`` or ``history_spread``. Raises AnalysisError where
+    ``history`` lacks a column or has a value that is no positive number.
     """
     limits, scan_limits = limits or SeriesLimits(), scan_limits or TScanLimits()
     if missing := sorted(set(COLUMNS) - set(history.column_names)):
         raise AnalysisError(f"point history lacks {', '.join(missing)}")
+    given = _floats(history["value_ns"].cast(pa.float64()))
+    if bad := int(np.sum(~np.isfinite(given) | (given <= 0))):
+        raise AnalysisError(
+            f"point history: {bad} of {len(given)} values of value_ns are not positive numbers"
+        )
     prepared = moderated(spreads if spreads is not None else HISTORY_SCHEMA.empty_table())
     rows = sql(_ORDERED, {"history": history, "spreads": prepared})
     values = np.asarray(rows["value_ns"].to_numpy())

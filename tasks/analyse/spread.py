@@ -25,13 +25,15 @@ HISTORY_SCHEMA = pa.schema(
     ]
 )
 
+_LEASE_VALUES = """
+SELECT c.build_id, c.device, c.method_hash, v.experiment, v.arm, v.point_id, v.lease_id,
+       ln(median(v.value_ns)) AS log_value
+FROM "values" v JOIN captures c USING (capture_id)
+WHERE v.role = 'main' AND v.value_ns IS NOT NULL GROUP BY ALL
+"""
+
 _SPREAD = """
-WITH lease_values AS (
-    SELECT c.build_id, c.device, c.method_hash, v.experiment, v.arm, v.point_id, v.lease_id,
-           ln(median(v.value_ns)) AS log_value
-    FROM "values" v JOIN captures c USING (capture_id)
-    WHERE v.role = 'main' AND v.value_ns IS NOT NULL GROUP BY ALL
-), by_build AS (
+WITH by_build AS (
     SELECT build_id, device, method_hash, experiment, arm, point_id, count(*) AS leases,
            CASE WHEN count(*) >= $1 THEN 1.4826 * mad(log_value) ELSE stddev_samp(log_value) END AS spread
     FROM lease_values GROUP BY ALL HAVING count(*) >= $2
@@ -66,8 +68,19 @@ def between_lease_spread(
     tables = tables.only("run_id", [run for run in tables.distinct("run_id") if run not in without])
     values = process_values(tables.samples, tables.captures)
     captures = tables.captures.select(["capture_id", "build_id", "device", "method_hash"])
-    found = sql(_SPREAD, {"values": values, "captures": captures}, [limits.robust_from, limits.min_leases])
-    return found.cast(HISTORY_SCHEMA)
+    return _spread(sql(_LEASE_VALUES, {"values": values, "captures": captures}), limits)
+
+
+def history_spread(history: pa.Table, limits: SpreadLimits | None = None) -> pa.Table:
+    """The same table from a point history (``point_history.COLUMNS``), where a run stands for a lease."""
+    columns = "build_id, device, method_hash, experiment, arm, point_id, run_id AS lease_id"
+    values = sql(f"SELECT {columns}, ln(value_ns) AS log_value FROM history", {"history": history})
+    return _spread(values, limits or SpreadLimits())
+
+
+def _spread(lease_values: pa.Table, limits: SpreadLimits) -> pa.Table:
+    rules = [limits.robust_from, limits.min_leases]
+    return sql(_SPREAD, {"lease_values": lease_values}, rules).cast(HISTORY_SCHEMA)
 
 
 def moderated(history: pa.Table, limits: SpreadLimits | None = None) -> pa.Table:
