@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from infra.archive import Archive
 from infra.progress import current
 from infra.settings import Settings
+from tasks.analyse.exposed import exposed_times
 from tasks.collect.archive import archive_capture
 from tasks.collect.ingest import IngestedCapture, Skipped, ingest_path
 from tasks.read.ingested import FileAccount, IngestedTables, read_ingested
@@ -94,6 +95,8 @@ def _tabulated(archive: Archive | None, found: Sequence[IngestedTables], work: P
         for name, table in one.tables.items():
             parts[name].append(table)
     tables = {name: pa.concat_tables(some) for name, some in parts.items()}
+    if "kernels" in tables:
+        tables["exposed_times"] = exposed_times(tables["kernels"])
     quarantine = [tables.pop("quarantine")] if "quarantine" in tables else []
     validated = validate_tables(tables, work)
     if archive is not None:
