@@ -24,7 +24,7 @@ SYSTEM_WORKSPACE_BYTES = 16777216
 ACT_GELU = 2
 LIST_CUMSUM, LIST_SPARSE = 0, 2
 PRE_TILING_CORES = 24
-PRE_TILING_SHAPES = (((576, 7168, 4096), False, 128, 512), ((576, 2048, 7168), True, 96, 1792))
+PRE_TILING_SHAPES = (((576, 7168, 4096), False, 128, 512, 1), ((576, 2048, 7168), True, 96, 1792, 2))
 FIXED_AXIS_SHAPES = ((2048, 7168), (7168, 4096))
 STATIC_MAX_K = 8192
 KEY = KeyLayout(
@@ -57,14 +57,14 @@ def tile(call: GroupedMatmulCall, at: Points, platform: Platform, cann: CannVers
     used = _used_cores(call, at, platform, first, code, fixed)
     block, single_n = _widen_tasks(call, at, platform, first, used, code, fixed)
     pre = (at.tuning_config == 0) & (call.groups == 1) & (used == PRE_TILING_CORES)
-    block, single_n = _pre_tiling(call, at, pre, block, single_n)
+    block, single_n, flag = _pre_tiling(call, at, pre, block, single_n)
     ratio = _ratio(call, at, code, fixed)
     static = _is_static(call, at, block) & ~pre & (ratio != TWO_TO_ONE) & ~fixed
     columns = where(single_n > 0, single_n, block.n)
     units, rounds = _work(call, at, block.m, columns, used)
     tiling = {
         "stepKa": block.step_a, "stepKb": block.step_b, "depthA1": block.depth_a, "depthB1": block.depth_b,
-        "isPreTiling": ints(pre), "isStaticTilingApi": ints(static), "isEnableFixedAxis": ints(fixed),
+        "isPreTiling": flag, "isStaticTilingApi": ints(static), "isEnableFixedAxis": ints(fixed),
     }  # fmt: skip
     return Decisions(
         columns={
@@ -183,13 +183,15 @@ def _widen_tasks(
 
 def _pre_tiling(
     call: GroupedMatmulCall, at: Points, pre: BoolArray, block: BaseBlock, single_n: IntArray
-) -> tuple[BaseBlock, IntArray]:
-    """The two listed shapes that pre-tiling gives their own block."""
-    base_m = block.m
-    for (m, k, n), nz, listed_m, listed_n in PRE_TILING_SHAPES:
+) -> tuple[BaseBlock, IntArray, IntArray]:
+    """Block, single_n and flag of pre-tiling: 1, and two listed shapes have their own."""
+    base_m, flag = block.m, ints(pre)
+    for (m, k, n), nz, *listed in PRE_TILING_SHAPES:
         hit = pre & (at.m == m) & (at.k == k) & (at.n == n) & ((call.weight_format == NZ) == nz)
-        base_m, single_n = where(hit, listed_m, base_m), where(hit, listed_n, single_n)
-    return replace(block, m=base_m), single_n
+        base_m, single_n, flag = (
+            where(hit, own, old) for own, old in zip(listed, (base_m, single_n, flag), strict=True)
+        )
+    return replace(block, m=base_m), single_n, flag
 
 
 def _ratio(call: GroupedMatmulCall, at: Points, code: str, fixed: BoolArray) -> IntArray:

@@ -36,7 +36,7 @@ class BaseBlock:
 def static_single_n(call: GroupedMatmulCall, at: Points, base_n: IntArray, cores: int) -> IntArray:
     """single_n where at most 32 allocated rows an expert meet an NZ weight; 0 elsewhere."""
     applies = (at.m <= FEW_ROWS * call.groups) & (not call.transpose_w or at.n >= WIDE_N)
-    applies &= call.weight_format == NZ and call.out_dtype != "int32"
+    applies &= call.weight_format == NZ
     few = ceil_div(at.n, base_n) * call.groups <= cores
     best = np.select(
         [few, at.n >= WIDE_N], [base_n, ints(LARGEST_SINGLE_N)], _best_last_round(call, at, base_n, cores)
@@ -45,19 +45,14 @@ def static_single_n(call: GroupedMatmulCall, at: Points, base_n: IntArray, cores
 
 
 def _best_last_round(call: GroupedMatmulCall, at: Points, base_n: IntArray, cores: int) -> IntArray:
-    """Downwards from 1024: the first width that fills the last round, else the one that fills it most."""
-    best = base_n.copy()
-    best_last = call.groups * ceil_div(at.n, base_n) % cores
-    settled = np.zeros(len(at), dtype=np.bool_)
-    for step in range(int((LARGEST_SINGLE_N // base_n).max()), 1, -1):
+    """Downwards from 1024 in steps of base_n: the first width with the most cores busy in the last round."""
+    best, most = base_n.copy(), np.zeros_like(base_n)
+    for step in range(int((LARGEST_SINGLE_N // base_n).max()), 0, -1):
         width = step * base_n
-        offered = (width <= LARGEST_SINGLE_N) & ~settled
         last = call.groups * ceil_div(at.n, width) % cores
-        full = offered & (last == 0)
-        better = offered & ((last > best_last) | ((last == best_last) & (at.n % width == 0)))
-        best = where(full | better, width, best)
-        best_last = where(better & ~full, last, best_last)
-        settled |= full
+        busy = where(last == 0, cores, last)
+        better = (width <= LARGEST_SINGLE_N) & (busy > most)
+        best, most = where(better, width, best), where(better, busy, most)
     return best
 
 

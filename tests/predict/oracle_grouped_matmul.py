@@ -66,7 +66,7 @@ def used_cores(c: Call, bm: int, bn: int) -> int:
 def single_n(c: Call, bm: int, bn: int, used: int) -> tuple[int, bool]:
     """(single_n, whether the hint's rule changed it)."""
     start = 0
-    if c.m <= 32 * c.e and c.nz and (not c.tw or c.n >= 2048) and c.y != "int32":
+    if c.m <= 32 * c.e and c.nz and (not c.tw or c.n >= 2048):
         start = static(c, bn)
     if not c.nz or c.t == 0 or c.n < bn:
         return start, False
@@ -88,14 +88,8 @@ def static(c: Call, bn: int) -> int:
         return bn
     if c.n >= 2048:
         return 1024
-    best, most = bn, c.e * ceil(c.n, bn) % c.cores
-    for width in range(1024 // bn * bn, bn, -bn):
-        last = c.e * ceil(c.n, width) % c.cores
-        if last == 0:
-            return width
-        if last > most or (last == most and c.n % width == 0):
-            best, most = width, last
-    return best
+    widths = range(1024 // bn * bn, 0, -bn)
+    return max(widths, key=lambda width: (c.e * ceil(c.n, width) - 1) % c.cores)
 
 
 def tiling(c: Call) -> dict[str, int]:
