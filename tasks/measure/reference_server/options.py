@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Tuple
 
 QUANTIZATIONS = ("w8a8_int8", "none")
 FAULTS = {
@@ -16,33 +16,17 @@ FAULTS = {
     "stall_request": True,
     "no_profile_endpoint": False,
 }
-"""Faults that a test may ask for, and whether a number follows after a colon."""
+"""Faults that a test may ask for, and whether the number of a token or request follows, counted from 1."""
+
+_FAULTS = ", ".join(name + ":N" * counted for name, counted in FAULTS.items())
 
 
 class OptionError(ValueError):
     """A flag or a field of the arm file that cannot be; the message names it."""
 
 
-class Fault:
-    """At most one fault; ``number`` says at which token or request, counted from 1."""
-
-    def __init__(self, text: Optional[str]) -> None:
-        name, _, number = (text or "").partition(":")
-        if name and name not in FAULTS:
-            raise OptionError(f"--fault {text}: not one of {', '.join(FAULTS)}")
-        if name and FAULTS[name] != number.isdigit():
-            raise OptionError(f"--fault {text}: {'needs :N' if FAULTS[name] else 'takes no number'}")
-        self.name = name
-        self.number = int(number) if number else 0
-
-    def is_(self, name: str) -> bool:
-        """Whether this is the fault ``name``."""
-        assert name in FAULTS
-        return self.name == name
-
-
 def parse(arguments: List[str]) -> argparse.Namespace:
-    """Options of one server; ``quantization`` is None for none, ``fault`` a Fault. Raises OptionError."""
+    """Options of a server: ``quantization`` None for none, ``fault`` a number by name. Raises OptionError."""
     parser = argparse.ArgumentParser(description="Serve a tiny decoder with random weights on the loopback.")
     parser.add_argument("--port", type=int, required=True, help="0 takes any free port and says which")
     parser.add_argument("--arm-file", type=Path, help="JSON object with arm and quantization")
@@ -56,19 +40,26 @@ def parse(arguments: List[str]) -> argparse.Namespace:
     parser.add_argument("--max-running-requests", type=int, default=8)
     parser.add_argument("--max-prefill-tokens", type=int, default=512, help="of one prefill step")
     parser.add_argument("--parent", type=int, default=os.getppid(), help="its death ends the server")
-    parser.add_argument("--fault", help="one of " + ", ".join(n + ":N" * c for n, c in FAULTS.items()))
+    parser.add_argument("--fault", action="append", default=[], help=f"for tests: {_FAULTS}")
     options = parser.parse_args(arguments)
     arm = _arm(options.arm_file) if options.arm_file else {}
-    options.arm = options.arm or arm.get("arm") or "default"
+    options.arm = options.arm or str(arm.get("arm") or "default")
     quantization = options.quantization or arm.get("quantization", "w8a8_int8") or "none"
     if quantization not in QUANTIZATIONS:
         raise OptionError(f"quantization {quantization!r}: not one of {', '.join(QUANTIZATIONS)}")
     options.quantization = None if quantization == "none" else quantization
-    for name in ("threads", "memory_mib", "max_running_requests", "max_prefill_tokens"):
-        if getattr(options, name) < 1:
-            raise OptionError(f"--{name.replace('_', '-')} {getattr(options, name)}: must be at least 1")
-    options.fault = Fault(options.fault)
+    for name in ("threads", "memory_mib", "kv_capacity_tokens", "max_running_requests", "max_prefill_tokens"):
+        if (value := getattr(options, name)) is not None and value < 1:
+            raise OptionError(f"--{name.replace('_', '-')} {value}: must be at least 1")
+    options.fault = dict(_fault(text) for text in options.fault)
     return options
+
+
+def _fault(text: str) -> Tuple[str, int]:
+    name, _, number = text.partition(":")
+    if name not in FAULTS or FAULTS[name] != number.isdigit():
+        raise OptionError(f"--fault {text}: not one of {_FAULTS}")
+    return name, int(number or 1)
 
 
 def _arm(path: Path) -> Dict[str, Any]:

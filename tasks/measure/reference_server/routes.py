@@ -36,7 +36,7 @@ class Routes:
             ("GET", "/server_info"): self._server_info,
             ("POST", "/v1/completions"): self._completions,
         }
-        if not options.fault.is_("no_profile_endpoint"):
+        if "no_profile_endpoint" not in options.fault:
             self._paths["POST", "/start_profile"] = self._start_profile
             self._paths["POST", "/stop_profile"] = self._stop_profile
 
