@@ -48,11 +48,28 @@ class SweepRequest(_Request):
     )
     soc: str = Field("Ascend910_9391", description="SoC that the boundaries are predicted for")
     command: str = Field("", description="The command that asked for it, recorded with the run")
+    devices: tuple[str, ...] = Field(
+        (),
+        description="Work queues of devices that share the work, whole ABBA blocks each; empty: this device",
+    )
+    patience_s: float = Field(
+        900, gt=0, description="Seconds without a finished block until a device's work goes to another one"
+    )
 
     @property
     def title(self) -> str:
         """What the flow run is called."""
         return f"{self.resume or ' '.join(self.experiments)} {self.preset}"
+
+
+class PartRequest(_Request):
+    """A device's share of a run that several devices measure; made by the sweep, not by hand."""
+
+    run_id: str = Field(description="Run whose blocks are measured")
+    blocks: tuple[str, ...] = Field(min_length=1, description="Blocks as LETTER-NUMBER, for example B-3")
+    queue: str = Field(description="Work queue of the device, recorded with what it measured")
+    build: str | None = Field(None, description="Label of the build, where it must be chosen")
+    soc: str = Field("Ascend910_9391", description="SoC of a simulated device")
 
 
 class CompareRequest(_Request):
@@ -96,6 +113,17 @@ class UpgradeRequest(_Request):
         "@baseline",
         description="What to compare with: the approved build, or where none is armed the newest runs of the "
         "build before; or a build label or run id",
+    )
+
+
+class IngestRequest(_Request):
+    """Existing profiler output, logs or serving results to be stored and read."""
+
+    paths: tuple[str, ...] = Field(
+        min_length=1, description="Folders, files or archives (.tar.gz, .zip) on the host of the device"
+    )
+    build: str | None = Field(
+        None, description="Label of the build, where the files do not say it; without it: unknown"
     )
 
 

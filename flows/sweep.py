@@ -8,16 +8,19 @@ from prefect import flow, runtime, task
 from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
+from flows.fan_out import share
 from flows.requests import SweepRequest
 from flows.retries import SAFE_TO_REPEAT
 from infra import progress, spool
 from infra.archive import open_archive
+from infra.counts import counts_of
 from infra.lease import Lease, leased
+from infra.logs import recorded
 from infra.pipeline.archive import archive_run
 from infra.pipeline.measure import Batch, batches, measure_batch
 from infra.pipeline.prepare import SweepOptions, plans, prepare
 from infra.pipeline.report import SweepReport, report_run
-from infra.pipeline.tabulate import Tabulated, tabulate_run
+from infra.pipeline.tabulate import Tabulated, rebuild_run, tabulate_run
 from infra.settings import Settings, load_settings
 from infra.spool import RunFolder
 from tasks.plan.experiment import Experiment, load_experiments
@@ -33,14 +36,24 @@ def sweep(request: SweepRequest) -> SweepReport:
     with open_archive(settings):
         run_id = request.resume or start(request)
         folder = spool.find(settings, run_id)
-        todo = list(batches(folder))
-        progress.current().stage("measure", sum(1 for _ in folder.remaining()))
-        with leased(settings, folder.document) as lease:
-            for batch in todo:
-                measure(folder, batch, lease)
-        report = publish(tabulated(folder, archived(folder)))
+        with recorded(settings, run_id=run_id):
+            if request.devices:
+                share(folder.document, request)
+            tables = gathered(run_id) if request.devices else on_this_device(settings, folder)
+            report = publish(tables)
     leave_artifacts(report)
+    leave_counts(settings, tables)
     return report
+
+
+def on_this_device(settings: Settings, folder: RunFolder) -> Tabulated:
+    """Measure what the run lacks in one lease, archive and tabulate it."""
+    todo = list(batches(folder))
+    progress.current().stage("measure", sum(1 for _ in folder.remaining()))
+    with leased(settings, folder.document) as lease:
+        for batch in todo:
+            measure(folder, batch, lease)
+    return tabulated(folder, archived(folder))
 
 
 def check(request: SweepRequest) -> None:
@@ -58,7 +71,7 @@ def experiments(settings: Settings) -> dict[str, Experiment]:
 
 def options(request: SweepRequest) -> SweepOptions:
     """The request as the pipeline takes it."""
-    return SweepOptions(**request.model_dump(exclude={"resume"}))
+    return SweepOptions(**request.model_dump(exclude={"resume", "devices", "patience_s"}))
 
 
 @task(name="start", cache_policy=NO_CACHE)
@@ -91,6 +104,14 @@ def archived(folder: RunFolder) -> Captures:
     return {letter: [(path, ref.prefix) for path, ref in refs] for letter, refs in stored.items()}
 
 
+@task(name="gather", **SAFE_TO_REPEAT)
+def gathered(run_id: str) -> Tabulated:
+    """Tables of a run that several devices measured, from the blocks that they claimed."""
+    settings = load_settings()
+    with open_archive(settings) as archive:
+        return rebuild_run(settings, archive, run_id)
+
+
 @task(name="tabulate", **SAFE_TO_REPEAT)
 def tabulated(folder: RunFolder, captures: Captures) -> Tabulated:
     """Read, align, validate and store the tables; safe to repeat, so it is retried."""
@@ -105,6 +126,14 @@ def publish(tables: Tabulated) -> SweepReport:
     settings = load_settings()
     with open_archive(settings) as archive:
         return report_run(settings, archive, tables)
+
+
+def leave_counts(settings: Settings, done: Tabulated) -> None:
+    """Leave how much there is and how long the device was waited for as a Prefect table."""
+    run_id = done.document.run_id
+    counts = counts_of(done.tables, settings.spool_folder, run_id)
+    rows = [{"what": name, "count": count} for name, count in counts.items()]
+    create_table_artifact(rows, key="counts", description=f"run {run_id}")
 
 
 def leave_artifacts(report: SweepReport) -> None:

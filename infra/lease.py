@@ -7,6 +7,7 @@ the open descriptor on, so that no one else measures between two processes of th
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from infra import spool
+from infra.agents.names import dies_of
+from infra.counts import note_lease
+from infra.logs import event
 from infra.progress import current
 from infra.settings import Settings
 from tasks.measure.program import locks
@@ -42,12 +46,25 @@ def leased(settings: Settings, document: RunDocument) -> Iterator[Lease]:
     if document.agent == "simulated":
         yield Lease(lease_of(document.seed), settings.lock_folder, -1)
         return
-    name = re.sub(r"[^a-z0-9]+", "-", f"{document.agent}-{document.device_class}".lower()).strip("-")
-    path = settings.lock_folder / f"{name}.lock"
+    path = settings.lock_folder / f"{_lock_name(document, settings.device or 0)}.lock"
+
+    begun_ns = time.monotonic_ns()
+    waited: list[dict[str, Any] | None] = []
 
     def waiting(owner: dict[str, Any] | None) -> None:
         who = f"process {owner['pid']} (plan {owner['plan']})" if owner else "another process"
+        waited.append(owner)
         current().note(f"waiting for the device: {who} holds {path}")
 
     with locks.held(path, document.run_id, waiting) as descriptor:
-        yield Lease(spool.new_run_id(), path, descriptor)
+        lease = Lease(spool.new_run_id(), path, descriptor)
+        waited_ns = time.monotonic_ns() - begun_ns if waited else 0
+        note_lease(settings.spool_folder / document.run_id, lease.lease_id, waited_ns)
+        event("leased", lease_id=lease.lease_id, lock=path, waited_ns=waited_ns)
+        yield lease
+
+
+def _lock_name(document: RunDocument, device: int) -> str:
+    """One lock a card: its dies share power and heat. The CPU of a host is one device, whatever N."""
+    name = re.sub(r"[^a-z0-9]+", "-", f"{document.agent}-{document.device_class}".lower()).strip("-")
+    return name if document.agent == "cpu" else f"{name}-card{device // dies_of(document.device_class)}"

@@ -66,6 +66,9 @@ class Settings(BaseSettings):
         default_factory=_default_lock_folder,
         description="Folder of the device locks; one per host, shared by all its users",
     )
+    device: int | None = Field(
+        None, ge=0, description="Number of the device on this host that is measured; default the first one"
+    )
     spool: Path | None = Field(
         None, description="Folder where captures stay until they are archived; default <home>/spool"
     )

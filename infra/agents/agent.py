@@ -22,11 +22,18 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed, Scheduled
 
 from infra.agents.journal import Journal, end_process
-from infra.agents.names import ANALYSIS_QUEUE, BUILD_CHANGED, class_of, device_resource, queue_of
+from infra.agents.names import (
+    ANALYSIS_QUEUE,
+    BUILD_CHANGED,
+    OWN_QUEUE,
+    class_of,
+    device_resource,
+    queue_of,
+)
 from infra.agents.worker import DeviceWorker, WrongDeviceError
 from infra.errors import ServiceError
 from infra.pipeline.builds import PresentBuild, present_build
-from infra.settings import Settings
+from infra.settings import PREFIX, Settings
 
 MOST_STARTS = 30
 """A run that agents keep dying of is not started for ever."""
@@ -71,6 +78,7 @@ class _Agent:
         async with get_client() as client:
             place = await self._place(client)
             sweep = place.parameters["request"]["sweep"]
+            self._choose_device(sweep["agent"])
             self._look = partial(
                 present_build, self._settings, sweep["agent"], label=sweep["build"], soc=sweep["soc"]
             )
@@ -91,6 +99,13 @@ class _Agent:
             name=self._queue,
         )
         await self._serve(worker, stop)
+
+    def _choose_device(self, agent: str) -> None:
+        """Tell the flow runs of this agent, and what they measure with, which device is theirs."""
+        number = str(self._options.device)
+        os.environ |= {OWN_QUEUE: self._queue, f"{PREFIX}DEVICE": number}
+        if agent == "npu":
+            os.environ["ASCEND_RT_VISIBLE_DEVICES"] = number
 
     async def _serve(self, worker: DeviceWorker, stop: asyncio.Event) -> None:
         """Run the worker until ``stop``, then let it finish or stop what it runs, then end it."""

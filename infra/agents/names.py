@@ -11,6 +11,9 @@ BUILD_PAYLOAD = ("old_build_id", "new_build_id", "old_cann", "new_cann")
 ANALYSIS_QUEUE = "default"
 """Queue of a pool that every worker of the pool serves beside its device's own."""
 
+OWN_QUEUE = "TILEWATCH_QUEUE"
+"""Variable in which an agent tells its flow runs which device they occupy."""
+
 _CLASS_TAG = "device-class:"
 
 
@@ -32,3 +35,8 @@ def class_tag(device_class: str) -> str:
 def class_of(tags: list[str]) -> str | None:
     """The device class that a run with these tags is for; None where any will do."""
     return next((t.removeprefix(_CLASS_TAG) for t in sorted(tags) if t.startswith(_CLASS_TAG)), None)
+
+
+def dies_of(device_class: str) -> int:
+    """Dies that share a card's power and heat: two on Ascend910_93xx (910C), one elsewhere."""
+    return 2 if "Ascend910_93" in device_class else 1

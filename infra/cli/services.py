@@ -13,6 +13,7 @@ import typer
 from infra import prefect_settings
 from infra.cli.exits import ENVIRONMENT, told
 from infra.cli.output import complain, out, show_rows
+from infra.logs import log_file
 from infra.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def down() -> None:
 
 
 def status(as_json: AsJson = False) -> None:
-    """Show what runs on this machine, and where: object store, Prefect server, agent."""
+    """Show what runs on this machine: object store, Prefect server, agent; and how much is archived."""
     from infra.services import seaweed
 
     with told():
@@ -110,11 +111,22 @@ def status(as_json: AsJson = False) -> None:
             ("log", str(state.log)),
             ("spool", str(settings.spool_folder)),
             *_prefect_rows(settings),
+            ("event log", str(log_file(settings))),
+            *(_counts(settings) if external or state.running else ()),
         ]
         if as_json:
             sys.stdout.write(orjson.dumps(dict(rows), option=orjson.OPT_INDENT_2).decode() + "\n")
         else:
             show_rows(("what", "state"), rows)
+
+
+def _counts(settings: Settings) -> list[tuple[str, int | float]]:
+    """What was archived and waited for; a store that does not run is not started for it."""
+    from infra.archive import open_archive
+    from infra.counts import counts_of_site
+
+    with open_archive(settings) as archive:
+        return list(counts_of_site(settings, archive).items())
 
 
 def _prefect_rows(settings: Settings) -> list[tuple[str, str | int | None]]:

@@ -16,6 +16,8 @@ from prefect.workers.process import ProcessWorker
 
 from flows.cann_upgrade import cann_upgrade
 from flows.compare import compare
+from flows.ingest import ingest
+from flows.part import part
 from flows.reanalyse import reanalyse
 from flows.regression import regression
 from flows.sweep import sweep
@@ -25,7 +27,7 @@ from infra.deployments.recipes import Recipe, recipes
 
 CHECKOUT = Path(__file__).parents[2]
 FLOWS: dict[str, Flow[..., Any]] = {
-    flow.name: flow for flow in (sweep, regression, cann_upgrade, compare, reanalyse)
+    flow.name: flow for flow in (sweep, part, regression, cann_upgrade, compare, ingest, reanalyse)
 }
 
 

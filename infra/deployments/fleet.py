@@ -71,6 +71,9 @@ class DeviceClass(_Part):
     device_class: str = Field(min_length=1, description="Class as the measuring program describes the device")
     agent: Literal["cpu", "npu", "simulated"] = Field(description="What executes")
     devices: tuple[Device, ...] = Field(min_length=1, description="Devices of the class")
+    dies_per_card: int | None = Field(
+        None, ge=1, description="Dies of a card; without it two for Ascend910_93xx (910C), else one"
+    )
     limit: int | None = Field(None, ge=1, description="Runs at once; without it one a device")
     sweep: SweepRequest = Field(SweepRequest(), description="What an upgrade and a regression measure")
     regressions: tuple[RegressionPlan, ...] = Field((), description="Regressions that run by themselves")

@@ -21,6 +21,7 @@ def local_fleet(settings: Settings) -> Fleet:
                 device_class=found.device_class,
                 agent="cpu",
                 devices=(Device(host=socket.gethostname(), device=0),),
+                dies_per_card=None,
                 limit=None,
                 sweep=SweepRequest(),
                 regressions=(),

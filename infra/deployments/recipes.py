@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from flows.requests import RegressionRequest, UpgradeRequest
-from infra.agents.names import ANALYSIS_QUEUE, class_tag
+from flows.requests import RegressionRequest, SweepRequest, UpgradeRequest
+from infra.agents.names import ANALYSIS_QUEUE, class_tag, dies_of
 from infra.deployments.fleet import Device, DeviceClass, Fleet, RegressionPlan
 
 
@@ -53,18 +53,36 @@ def recipes(fleet: Fleet) -> Iterator[Recipe]:
             yield from _of_device(one, device)
         for plan in one.regressions:
             yield _scheduled(one, plan)
+        yield Recipe(
+            one.pool, "sweep", one.pool, ANALYSIS_QUEUE, _tags(one, "sweep"), _parameters(_shared(one))
+        )
         for flow in ("compare", "reanalyse"):
             yield Recipe(one.pool, flow, one.pool, ANALYSIS_QUEUE, ("tilewatch", flow))
 
 
 def _of_device(one: DeviceClass, device: Device) -> Iterator[Recipe]:
-    asked = {
+    asked: dict[str, BaseModel | None] = {
         "sweep": one.swept(),
+        "part": None,
+        "ingest": None,
         "regression": RegressionRequest(sweep=one.swept()),
         "cann_upgrade": UpgradeRequest(sweep=one.swept()),
     }
     for flow, request in asked.items():
-        yield Recipe(device.queue, flow, one.pool, device.queue, _tags(one, flow), _parameters(request))
+        given = _parameters(request) if request else {}
+        yield Recipe(device.queue, flow, one.pool, device.queue, _tags(one, flow), given)
+
+
+def _shared(one: DeviceClass) -> SweepRequest:
+    """The sweep of the class over one die of every card."""
+    return one.swept().model_copy(update={"devices": tuple(d.queue for d in one_die_a_card(one))})
+
+
+def one_die_a_card(one: DeviceClass) -> list[Device]:
+    """The first device of every card of the class: its other dies share power and heat with it."""
+    dies = one.dies_per_card or dies_of(one.device_class)
+    cards = {(d.host, d.device // dies): d for d in sorted(one.devices, key=lambda d: -d.device)}
+    return [cards[card] for card in sorted(cards)]
 
 
 def _scheduled(one: DeviceClass, plan: RegressionPlan) -> Recipe:

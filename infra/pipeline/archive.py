@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from infra.archive import Archive
+from infra.logs import event
 from infra.progress import current
 from infra.spool import RunFolder
 from tasks.collect.archive import RAW, CaptureRef, archive_capture, key_part, list_captures
@@ -26,7 +27,9 @@ def archive_run(archive: Archive, folder: RunFolder) -> dict[str, list[tuple[Pat
     for letter, folders in captures.items():
         stored[letter] = []
         for path in folders:
-            stored[letter].append((path, archive_capture(path, archive.objects)))
+            ref = archive_capture(path, archive.objects)
+            stored[letter].append((path, ref))
+            event("archived", experiment=letter, capture_id=ref.capture_id, created=ref.created)
             current().advance(f"{letter} {path.name}")
     return stored
 
@@ -36,8 +39,28 @@ def document_key(run_id: str) -> str:
     return f"{RUNS}/{run_id}.json"
 
 
+def run_folder_key(run_id: str) -> str:
+    """Prefix of what the devices of one run leave beside its document, with the closing slash."""
+    return f"{RUNS}/{run_id}/"
+
+
+def claims(archive: Archive, run_id: str) -> dict[tuple[str, int], tuple[str, ...]]:
+    """Raw prefixes of every finished block of a run over several devices, by experiment and block.
+
+    Empty for a run of one device: nobody had to claim anything.
+    """
+    keys = [item.key for item in archive.objects.list(run_folder_key(run_id))]
+    bodies = [json.loads(archive.objects.get(key)) for key in keys]
+    return {(body["experiment"], body["block"]): tuple(body["prefixes"]) for body in bodies}
+
+
 def captures_of(archive: Archive, document: RunDocument, experiment: str) -> list[str]:
-    """Prefixes of the run's complete captures of one experiment, found in the raw zone itself."""
+    """Prefixes of the run's complete captures of one experiment, found in the raw zone itself.
+
+    Of a run over several devices those of the claimed blocks.
+    """
+    if claimed := claims(archive, document.run_id):
+        return sorted(p for (letter, _), found in claimed.items() if letter == experiment for p in found)
     of_build = f"{RAW}/{key_part(experiment)}/{key_part(document.build)}"
     return [
         prefix

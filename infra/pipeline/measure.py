@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from infra.lease import Lease
+from infra.logs import event
 from infra.pipeline.simulate import AGENT as SIMULATED
 from infra.pipeline.simulate import simulated_outcome
 from infra.progress import current
 from infra.settings import Settings
 from infra.spool import RunFolder
+from tasks.collect.manifest import read_manifest
 from tasks.measure.run import Outcome, Progress, measure_process
 from tasks.plan.plan import Plan, Process
+from tasks.plan.run_document import RunDocument
 
 START_UP_LIMIT_S = 120.0
 POINT_LIMIT_FACTOR = 6
@@ -39,11 +42,20 @@ def batches(folder: RunFolder) -> Iterator[Batch]:
 def measure_batch(settings: Settings, folder: RunFolder, batch: Batch, lease: Lease) -> list[Outcome]:
     """Run the processes of ``batch`` that have no capture yet; after a failed one the next begins."""
     plan = folder.document.plans[batch.experiment]
-    return [
-        _measure(settings, folder, batch.experiment, plan, process, lease)
-        for process in plan.processes
-        if process.block == batch.block and not folder.is_complete(batch.experiment, process)
-    ]
+    outcomes = []
+    for process in plan.processes:
+        if process.block == batch.block and not folder.is_complete(batch.experiment, process):
+            outcomes.append(_measure(settings, folder, batch.experiment, plan, process, lease))
+            _log(outcomes[-1], batch.experiment, process, lease)
+    return outcomes
+
+
+def _log(outcome: Outcome, experiment: str, process: Process, lease: Lease) -> None:
+    capture_id = read_manifest(outcome.capture_dir).capture_id if outcome.has_manifest else None
+    event(
+        "measured", experiment=experiment, process=process.name, status=outcome.status,
+        capture_id=capture_id, lease_id=lease.lease_id, reason=outcome.reason,
+    )  # fmt: skip
 
 
 def _measure(
@@ -51,7 +63,7 @@ def _measure(
 ) -> Outcome:
     document = folder.document
     if document.agent == SIMULATED:
-        return simulated_outcome(folder, experiment, process)
+        return simulated_outcome(folder, experiment, process, settings.device)
     facts = {
         "run_id": document.run_id,
         "lease_id": lease.lease_id,
@@ -59,6 +71,7 @@ def _measure(
         "method": dict(document.method),
         "method_hash": document.method_hash,
         "lock_path": str(lease.path),
+        **_die(document, settings),
     }
     told = 0.0
 
@@ -80,6 +93,11 @@ def _measure(
     if outcome.status != "complete":
         current().note(f"{experiment} {process.name}: {outcome.status}: {outcome.reason}")
     return outcome
+
+
+def _die(document: RunDocument, settings: Settings) -> dict[str, int]:
+    """Which of several devices it is, for the plan; the CPU of a host is one."""
+    return {} if document.agent == "cpu" or settings.device is None else {"die": settings.device}
 
 
 def _limit_s(plan: Plan, process: Process) -> float:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from data_contracts import contract, table_names
 from infra.archive import Archive
-from infra.pipeline.archive import document_key
+from infra.pipeline.archive import document_key, run_folder_key
 from infra.pipeline.report import REPORTS
 
 Kind = Literal["raw", "tables", "reports"]
@@ -62,6 +62,7 @@ def let_go(archive: Archive, verdict: Verdict, kinds: Iterable[Kind]) -> None:
         for prefix in verdict.raw_prefixes:
             archive.objects.delete_prefix(f"{prefix}/")
         archive.objects.delete_prefix(document_key(verdict.run_id))
+        archive.objects.delete_prefix(run_folder_key(verdict.run_id))
     if "tables" in wanted:
         for table in sorted(table_names(), key=lambda name: (name == "runs", name == "captures", name)):
             if any(column.name == "run_id" for column in contract(table).columns):

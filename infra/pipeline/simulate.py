@@ -48,11 +48,14 @@ def simulated_document(
     )
 
 
-def simulated_outcome(folder: RunFolder, experiment: str, process: Process) -> Outcome:
-    """Write the capture of one process. Raises SimulatedBuildError where the build is not what it was."""
+def simulated_outcome(folder: RunFolder, experiment: str, process: Process, die: int | None) -> Outcome:
+    """Write the capture of one process, of one of several devices where ``die`` is given.
+
+    Raises SimulatedBuildError where the build is not what it was.
+    """
     target: Path = folder.capture_folder(experiment, process)
     try:
-        simulate_process(folder.document, experiment, process, target, build_of(folder.document))
+        simulate_process(folder.document, experiment, process, target, build_of(folder.document), die)
     except (SimulationError, PredictError) as error:
         raise SimulatedBuildError(str(error), "Start a new run") from error
     current().advance(f"{experiment} {process.name}")

@@ -78,7 +78,7 @@ def read_capture(folder: Path, *, raw_prefix: str) -> CaptureTables:
     capture, environment, plan = (
         _document(folder / name) for name in ("capture.json", "environment.json", "plan.json")
     )
-    captures = _captures(folder, manifest, capture, environment, raw_prefix)
+    captures = _captures(folder, manifest, capture, environment, plan.get("die"), raw_prefix)
     origin = _origin(captures)
     planned = _planned(folder, plan)
     records, refused = _records(folder / POINTS_FILE, origin, planned)
@@ -119,12 +119,14 @@ def _planned(folder: Path, plan: Document) -> list[str]:
 
 
 def _captures(
-    folder: Path, manifest: Manifest, capture: Document, environment: Document, raw_prefix: str
-) -> pa.Table:
+    folder: Path, manifest: Manifest, capture: Document, environment: Document, die: int | None,
+    raw_prefix: str,
+) -> pa.Table:  # fmt: skip
     try:
         row = {name: capture[name] for name in _COPIED}
         row |= {"build": capture["build"]["label"], "build_id": capture["build"]["build_id"]}
         row |= {name: environment["device"][name] for name in ("host", "device", "device_class")}
+        row["device"] += "" if die is None else f", die {die}"
     except (KeyError, TypeError) as error:
         raise CaptureError(f"{folder}: capture.json or environment.json lacks {error}") from error
     if row["agent"] == "simulated" and row["evidence"] != "simulated":

@@ -67,9 +67,10 @@ def build_of(document: RunDocument) -> SimulatedBuild:
 
 
 def simulate_process(
-    document: RunDocument, letter: str, process: Process, folder: Path, build: SimulatedBuild
-) -> None:
-    """Write the capture of one process of ``document``."""
+    document: RunDocument, letter: str, process: Process, folder: Path, build: SimulatedBuild,
+    die: int | None = None,
+) -> None:  # fmt: skip
+    """Write the capture of one process of ``document``; ``die`` is one of several devices."""
     plan = document.plans[letter]
     facts = {
         "run_id": document.run_id,
@@ -78,6 +79,7 @@ def simulate_process(
         "method": dict(document.method),
         "method_hash": document.method_hash,
         "lock_path": "",
+        **({} if die is None else {"die": die}),
     }
     started_ns = document.started_ns + PROCESS_NS * plan.processes.index(process)
     write_capture(plan.document(process, facts), folder, build, started_ns)

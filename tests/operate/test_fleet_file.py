@@ -45,9 +45,22 @@ def test_every_device_has_its_queue_and_a_schedule_runs_on_the_device_it_names(t
     path = tmp_path / "fleet.yaml"
     path.write_text(GOOD)
     made = {(r.flow, r.name): r for r in recipes(read_fleet(path))}
-    assert {name for flow, name in made if flow == "sweep"} == {"lab-1-0", "lab-1-1"}
+    assert {name for flow, name in made if flow == "sweep"} == {"lab-1-0", "lab-1-1", "npu"}
     nightly = made["regression", "nightly"]
     assert (nightly.pool, nightly.queue, nightly.when) == ("npu", "lab-1-1", "0 3 * * * UTC")
     assert nightly.parameters["request"]["sweep"]["agent"] == "npu"
     assert nightly.parameters["request"]["baseline"] == "@baseline"
     assert "device-class:Ascend910C" in nightly.tags
+
+
+def test_the_sweep_of_a_class_is_shared_by_one_die_of_every_card(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.yaml"
+    numbers = [("lab-1", 0), ("lab-1", 1), ("lab-1", 2), ("lab-2", 1)]
+    devices = str([{"host": host, "device": number} for host, number in numbers])
+    path.write_text(
+        GOOD.replace("[{host: lab-1, device: 0}, {host: lab-1, device: 1}]", devices).replace(
+            "Ascend910C", "Ascend910_9391"
+        )
+    )
+    of_class = {(r.flow, r.name): r for r in recipes(read_fleet(path))}["sweep", "npu"]
+    assert of_class.parameters["request"]["devices"] == ["lab-1-0", "lab-1-2", "lab-2-1"]
