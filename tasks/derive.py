@@ -36,7 +36,7 @@ def derive(
     parts = [_experiment(document, letter, captures.get(letter, ())) for letter in document.plans]
     tables = {name: pa.concat_tables([part[name] for part in parts]) for name in parts[0]}
     sides = RunTables(**{f.name: tables[f.name] for f in fields(RunTables)})
-    cliffs = cliff_table(sides)
+    cliffs = cliff_table(sides, tilings=tables["tilings"])
     return tables | {
         "cliffs": cliffs,
         "ledger": ledger_table(sides, cliffs=cliffs),

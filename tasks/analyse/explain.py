@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from data_contracts import from_rows
 from tasks.analyse.cliffs import Cliff, find_cliffs
@@ -16,7 +17,14 @@ from tasks.analyse.curves import Curves, curves
 from tasks.analyse.limits import ANALYSIS_VERSION, CliffLimits
 from tasks.analyse.steps import steps
 from tasks.analyse.tables import RunTables
-from tasks.analyse.tiling_records import Records, field_changes, observed, predicted, unit_counts
+from tasks.analyse.tiling_records import (
+    Records,
+    field_changes,
+    observed,
+    of_other_kernels,
+    predicted,
+    unit_counts,
+)
 
 _AXIS = {"m": "M", "m_e": "M_e"}
 
@@ -32,30 +40,39 @@ class Explanation:
 
 
 def cliff_table(
-    tables: RunTables, *, limits: CliffLimits | None = None, predictions: pa.Table | None = None
+    tables: RunTables,
+    *,
+    limits: CliffLimits | None = None,
+    predictions: pa.Table | None = None,
+    tilings: pa.Table | None = None,
 ) -> pa.Table:
     """Cliffs of every run and curve with their explanation, and silent tiling changes: a ``cliffs`` table.
 
     ``predictions`` (experiment, arm, point_id and the tiling columns of ``alignments``) is only read where no
-    observed record stands on both sides, and such a row says that it rests on prediction.
+    observed record stands on both sides, and such a row says that it rests on prediction. ``tilings`` brings
+    in the other kernels of a call (DynamicQuant before the matmul of a linear), named before their fields.
     """
     limits = limits or CliffLimits()
     rows: list[dict[str, Any]] = []
     for run in tables.distinct("run_id"):
-        rows += _run_rows(tables.only("run_id", [run]), limits, predictions)
+        own = tilings.filter(pc.equal(tilings["run_id"], run)) if tilings is not None else None
+        rows += _run_rows(tables.only("run_id", [run]), limits, predictions, own)
     return from_rows("cliffs", rows)
 
 
-def _run_rows(tables: RunTables, limits: CliffLimits, predictions: pa.Table | None) -> list[dict[str, Any]]:
+def _run_rows(
+    tables: RunTables, limits: CliffLimits, predictions: pa.Table | None, tilings: pa.Table | None
+) -> list[dict[str, Any]]:
     found = curves(tables)
     if not found.rows.num_rows:
         return []
     seen = observed(found.rows, tables.alignments)
     sources = [seen] if predictions is None else [seen, predicted(found.rows, predictions)]
+    others = {} if tilings is None else of_other_kernels(found.rows, tables.alignments, tilings)
     agents = tables.distinct("agent")
     rows = []
     for cliff in find_cliffs(found, limits):
-        why = explain(found, cliff, sources, agents)
+        why = explain(found, cliff, sources, agents, others)
         rows.append(_row(found, cliff, why))
     for cliff in _silent(found, seen, limits):
         changes = field_changes(seen, cliff.low, _neighbours(found, cliff.low))
@@ -79,10 +96,17 @@ def _silent(found: Curves, seen: Records, limits: CliffLimits) -> list[Cliff]:
     ]  # fmt: skip
 
 
-def explain(found: Curves, cliff: Cliff, sources: list[Records], agents: tuple[str, ...] = ()) -> Explanation:
+def explain(
+    found: Curves,
+    cliff: Cliff,
+    sources: list[Records],
+    agents: tuple[str, ...] = (),
+    others: Mapping[str, Records] | None = None,
+) -> Explanation:
     """Explain one cliff from the first of ``sources`` (observed before predicted) known on both sides.
 
-    A changed tiling field explains; so does a derived unit count that moves the way the latency does.
+    A changed tiling field explains; so does a derived unit count that moves the way the latency does. Where
+    the main kernel was observed, so do those of ``others``, by operator type.
     """
     if "no_tiling" in {sources[0].table["status"][row].as_py() for row in (cliff.low, cliff.low + 1)}:
         agent = agents[0] if len(agents) == 1 else "cpu"
@@ -90,11 +114,14 @@ def explain(found: Curves, cliff: Cliff, sources: list[Records], agents: tuple[s
     known = [records for records in sources if records.known(cliff.low)]
     if not known:
         return Explanation("unexplained", "none", (), _why_unknown(sources[0], cliff.low))
-    return _from_records(found, cliff, known[0])
+    return _from_records(found, cliff, known[0], others or {})
 
 
-def _from_records(found: Curves, cliff: Cliff, records: Records) -> Explanation:
-    changes = field_changes(records, cliff.low, _neighbours(found, cliff.low))
+def _from_records(
+    found: Curves, cliff: Cliff, records: Records, others: Mapping[str, Records]
+) -> Explanation:
+    beside = _neighbours(found, cliff.low)
+    changes = field_changes(records, cliff.low, beside)
     points = found.rows.select(["m", "m_e", "max_m_e", "n", "group_list"]).slice(cliff.low, 2).to_pylist()
     units = _unit_changes(records, cliff, points)
     parts = [f"{name} {old}→{new}" for name, (old, new) in changes.items()]
@@ -102,8 +129,15 @@ def _from_records(found: Curves, cliff: Cliff, records: Records) -> Explanation:
     if units and "base_m" not in changes and base_m is not None:
         parts.append(f"base_m stays {base_m}")
     parts += [f"{name} {old}→{new}" for name, (old, new) in units.items()]
-    changed = [f"{name}: {old} -> {new}" for name, (old, new) in {**changes, **units}.items()]
-    verdict = "explained" if changes or units else "unexplained"
+    every = {**changes, **units}
+    if records.evidence == "observed":
+        for op_type, own in others.items():
+            if own.known(cliff.low):
+                more = {**field_changes(own, cliff.low, beside), **_unit_changes(own, cliff, points)}
+                parts += [f"{op_type} {name} {old}→{new}" for name, (old, new) in more.items()]
+                every |= {f"{op_type} {name}": sides for name, sides in more.items()}
+    changed = [f"{name}: {old} -> {new}" for name, (old, new) in every.items()]
+    verdict = "explained" if every else "unexplained"
     words = ", ".join(parts) or _same(records, cliff.low)
     if records.evidence == "predicted":
         words += " (by prediction alone; no tiling record was observed)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from data_contracts import conform, from_rows, schema
 from tasks.analyse.break_even import sentence
 from tasks.analyse.limits import ANALYSIS_VERSION, LedgerLimits
 from tasks.analyse.process_values import Floats, point_statistics, process_values
+from tasks.analyse.steps import Mask
 from tasks.analyse.tables import RunTables
 from tasks.sql import sql
 
@@ -24,6 +26,9 @@ NO_PRODUCER = "tuple input: neither the fused producer nor its BF16 counterpart 
 NO_DISPATCH = "grouped input arrives quantised: the dispatch and SwiGLU-quant differences were not measured"
 NO_QUANT = "DynamicQuant was not measured at this M and K"
 NOT_ZERO = "tuple input: zero DynamicQuant kernels were not observed"
+SLOWER_ALONE = "negative beyond its interval: the two kernels take longer alone than in the whole linear"
+SPREAD_ALONE = "negative, but within its interval"
+NO_INTERVAL = "negative, and a single process cannot tell whether beyond chance"
 
 
 def ledger_table(
@@ -34,19 +39,23 @@ def ledger_table(
     T_bf16 is the BF16 operator (``matmul``, or ``grouped_matmul`` with BF16 weights), T_int8 its INT8
     counterpart of the same experiment and point. Standalone input adds DynamicQuant at the same M and K, and
     T_other is what the measured whole linear costs beyond the two. Where a part was not measured T_other is
-    null with its reason, and there is neither outcome nor break-even. ``cliffs`` (a ``cliffs`` table) names
-    what bounds the intervals.
+    null with its reason, and there is neither outcome nor break-even. A negative T_other is null where a
+    single process a part cannot judge it; else it stays, because net does not rest on it, and
+    ``t_other_reason`` says whether it is beyond chance, with the range of DynamicQuant's processes.
+    ``cliffs`` (a ``cliffs`` table) names what bounds the intervals.
     """
     runs = [_run(tables.only("run_id", [run]), limits or LedgerLimits()) for run in tables.distinct("run_id")]
     return _with_break_even(pa.concat_tables(runs), cliffs) if runs else from_rows("ledger", [])
 
 
 def _run(tables: RunTables, limits: LedgerLimits) -> pa.Table:
-    found = point_statistics(process_values(tables.samples, tables.captures, "main"))
+    measured = process_values(tables.samples, tables.captures, "main")
+    found = point_statistics(measured)
     values = found.keys
     for name in ("processes", "variance_log", "median_ns"):
         values = values.append_column(name, pa.array(getattr(found, name), from_pandas=True))
     inputs = {"points": tables.points, "statistics": values, "alignments": tables.alignments}
+    inputs["extremes"] = sql(_EXTREMES, {"measured": measured})
     rows = sql(_ROWS, inputs)
     return _priced(rows, limits)
 
@@ -60,8 +69,11 @@ def _priced(rows: pa.Table, limits: LedgerLimits) -> pa.Table:
     bf16, int8, quant, linear = (time(f"t_{n}_ns") for n in ("bf16", "int8", "dynamic_quant", "linear"))
     standalone = pc.equal(rows["input_kind"], "standalone").to_numpy()
     other = np.where(standalone, linear - int8 - quant, np.nan)
+    other_half = _half_width(rows, {"int8": int8, "quant": quant, "linear": linear}, linear, limits)
+    untold = (other < 0) & np.isnan(other_half)
+    other = np.where(untold, np.nan, other)
     net = bf16 - int8 - quant - other
-    half = _half_width(rows, bf16, linear, limits)
+    half = _half_width(rows, {"bf16": bf16, "linear": linear}, bf16, limits)
     outcome = np.select(
         [np.isnan(net) | np.isnan(half), net > half, net < -half],
         ["unknown", "int8_wins", "bf16_wins"],
@@ -71,7 +83,7 @@ def _priced(rows: pa.Table, limits: LedgerLimits) -> pa.Table:
     columns = {
         "t_other_ns": pa.array(other, from_pandas=True),
         "t_other_parts": pa.array(parts, pa.map_(pa.string(), pa.float64())),
-        "t_other_reason": _reasons(rows, other, quant, standalone),
+        "t_other_reason": _reasons(rows, other, quant, standalone, untold, other_half),
         "net_ns": pa.array(net, from_pandas=True),
         "net_low_ns": pa.array(net - half, from_pandas=True),
         "net_high_ns": pa.array(net + half, from_pandas=True),
@@ -83,34 +95,50 @@ def _priced(rows: pa.Table, limits: LedgerLimits) -> pa.Table:
     return rows
 
 
-def _half_width(rows: pa.Table, bf16: Floats, linear: Floats, limits: LedgerLimits) -> Floats:
-    """Half width of the band of net = T_bf16 − T_linear: Welch on the process values, at least the floor.
+def _half_width(rows: pa.Table, parts: Mapping[str, Floats], whole: Floats, limits: LedgerLimits) -> Floats:
+    """Half width of the interval of a sum of signed parts: Welch on their process values, at least the floor.
 
-    The parts between the two cancel in net, so their noise does not count. NaN under two processes a side.
+    What two parts have in common must not be among them: net is T_bf16 − T_linear, so the noise of the parts
+    between the two does not count. The floor is a share of ``whole``. NaN under two processes a part.
     """
-    sides = []
-    for name, value in (("bf16", bf16), ("linear", linear)):
+    squares, counts = [], []
+    for name, value in parts.items():
         variance = np.asarray(pc.fill_null(rows[f"{name}_variance"], float("nan")).to_numpy())
         count = np.asarray(pc.fill_null(rows[f"{name}_processes"], 0).to_numpy()).astype(float)
         with np.errstate(divide="ignore", invalid="ignore"):
-            sides.append((value**2 * variance / count, count))
+            squares.append(value**2 * variance / count)
+        counts.append(count)
+    total = np.sum(squares, axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        total = sides[0][0] + sides[1][0]
-        degrees = total**2 / sum(part**2 / (count - 1) for part, count in sides)
-    degrees = np.where(total == 0, np.inf, degrees)
-    half = np.where(total == 0, 0.0, stats.t.ppf(1 - limits.alpha / 2, degrees) * np.sqrt(total))
-    floor = np.maximum(limits.relative_floor * bf16, limits.absolute_floor_ns)
+        freedom = total**2 / sum(part**2 / (n - 1) for part, n in zip(squares, counts, strict=True))
+    freedom = np.where(total == 0, np.inf, freedom)
+    half = np.where(total == 0, 0.0, stats.t.ppf(1 - limits.alpha / 2, freedom) * np.sqrt(total))
+    floor = np.maximum(limits.relative_floor * whole, limits.absolute_floor_ns)
     return np.asarray(np.where(np.isnan(half), np.nan, np.maximum(half, floor)))
 
 
-def _reasons(rows: pa.Table, other: Floats, quant: Floats, standalone: np.ndarray[Any, Any]) -> pa.Array:
+def _reasons(
+    rows: pa.Table, other: Floats, quant: Floats, standalone: Mask, untold: Mask, half: Floats
+) -> pa.Array:
+    """Why T_other is unknown, or what is odd about a negative one; null where there is nothing to say."""
     grouped = pc.not_equal(rows["allocation_regime"], "").to_numpy()
-    reason = np.select(
-        [~np.isnan(other), standalone & np.isnan(quant), standalone, np.isnan(quant), grouped],
-        ["", NO_QUANT, NO_LINEAR, NOT_ZERO, NO_DISPATCH],
-        NO_PRODUCER,
-    )
-    return pa.array(reason.astype(object), pa.string(), mask=reason == "")
+    floor = LedgerLimits().absolute_floor_ns
+    said = [
+        (other < -half, SLOWER_ALONE),
+        (other < -floor, SPREAD_ALONE),
+        (untold, NO_INTERVAL),
+        (~np.isnan(other), ""),
+        (standalone & np.isnan(quant), NO_QUANT),
+        (standalone, NO_LINEAR),
+        (np.isnan(quant), NOT_ZERO),
+        (grouped, NO_DISPATCH),
+    ]
+    conditions, words = [condition for condition, _ in said], [text for _, text in said]
+    reason = np.select(conditions, words, NO_PRODUCER).astype(object)
+    for row in np.flatnonzero(other < -floor):
+        low, high = (rows[f"quant_{end}_ns"][int(row)].as_py() / 1e3 for end in ("low", "high"))
+        reason[row] += f" (DynamicQuant alone {low:.1f} to {high:.1f} µs between processes)"
+    return pa.array(reason, pa.string(), mask=reason == "")
 
 
 _CURVE = (
@@ -149,10 +177,16 @@ def _bounds(cliffs: list[dict[str, Any]], row: dict[str, Any]) -> list[tuple[str
     ]  # fmt: skip
 
 
+_EXTREMES = """
+SELECT experiment, arm, point_id, min(value_ns) AS low_ns, max(value_ns) AS high_ns FROM measured GROUP BY ALL
+"""
+
 _ROWS = """
 WITH v AS (
-    SELECT p.*, s.processes, s.variance_log, s.median_ns, a.dynamic_quant_kernel_count AS quant_kernels
+    SELECT p.*, s.processes, s.variance_log, s.median_ns, e.low_ns, e.high_ns,
+           a.dynamic_quant_kernel_count AS quant_kernels
     FROM points p LEFT JOIN statistics s USING (experiment, arm, point_id)
+    LEFT JOIN extremes e USING (experiment, arm, point_id)
     LEFT JOIN alignments a USING (experiment, arm, point_id)
 ), kinds AS (
     SELECT *, CASE
@@ -168,15 +202,19 @@ WITH v AS (
 int8 AS (SELECT * FROM one WHERE kind = 'int8'),
 linear AS (SELECT * FROM one WHERE kind = 'linear'),
 quant AS (
-    SELECT m, k, launch_mode, median_ns FROM v WHERE operator = 'dynamic_quant' AND median_ns IS NOT NULL
+    SELECT m, k, launch_mode, median_ns, variance_log, processes, low_ns, high_ns FROM v
+    WHERE operator = 'dynamic_quant' AND median_ns IS NOT NULL
     QUALIFY row_number() OVER (PARTITION BY m, k, launch_mode ORDER BY experiment, arm, linear, point_id) = 1
 ), proof AS (
     SELECT m, k, linear, launch_mode, max(quant_kernels) AS kernels FROM v
     WHERE operator = 'tuple_input' GROUP BY ALL
 ), dense AS (
-    SELECT b.* EXCLUDE (quant_kernels), i.median_ns AS int8_ns, i.arm AS int8_arm,
+    SELECT b.* EXCLUDE (quant_kernels, low_ns, high_ns), i.median_ns AS int8_ns, i.arm AS int8_arm,
+           i.variance_log AS int8_variance, i.processes AS int8_processes,
            l.median_ns AS linear_ns, l.arm AS linear_arm,
            l.variance_log AS linear_variance, l.processes AS linear_processes,
+           q.variance_log AS quant_variance, q.processes AS quant_processes,
+           q.low_ns AS quant_low_ns, q.high_ns AS quant_high_ns,
            greatest(i.quant_kernels, t.kernels) AS quant_kernels, q.median_ns AS quant_ns
     FROM bf16 b LEFT JOIN int8 i USING (experiment, point_id) LEFT JOIN linear l USING (experiment, point_id)
     LEFT JOIN quant q ON q.m = b.m AND q.k = b.k AND q.launch_mode = b.launch_mode
@@ -193,7 +231,8 @@ SELECT build, build_id, run_id, evidence, experiment, linear, input_kind, launch
     coalesce(allocation_regime, '') AS allocation_regime, coalesce(group_shape, '') AS group_shape,
     coalesce(m_e, m) AS m, k, n, median_ns AS t_bf16_ns, int8_ns AS t_int8_ns, t_dynamic_quant_ns,
     linear_ns AS t_linear_ns, variance_log AS bf16_variance, processes AS bf16_processes,
-    linear_variance, linear_processes,
+    linear_variance, linear_processes, int8_variance, int8_processes, quant_variance, quant_processes,
+    quant_low_ns, quant_high_ns,
     list_filter([arm, int8_arm, linear_arm], lambda a: a IS NOT NULL) AS arms
 FROM rows
 ORDER BY experiment, linear, k, n, input_kind, launch_mode, allocation_regime, group_shape, m

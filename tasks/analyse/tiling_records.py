@@ -10,11 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tasks.align.kernel_types import DYNAMIC_QUANT, GROUPED_MATMUL, MATMUL, QUANT_MATMUL
 from tasks.analyse.steps import Mask
 from tasks.sql import sql
 
 STRUCTURE = ("kernel_op_type", "tiling_key", "base_m", "base_n", "base_k", "stream_k", "aiv_aic_ratio")
 """What the host tiling chose; a change of any of these changes how the work is cut or which kernel runs."""
+
+FAMILIES = (DYNAMIC_QUANT, QUANT_MATMUL, GROUPED_MATMUL, MATMUL)
+"""Operator types that are one kernel under several names: profiler and log need not agree on the version."""
 
 SCALED = ("block_dim", "used_core_num")
 """Counts that may simply grow with the axis: a cause only where they do not also change next to it."""
@@ -22,6 +26,19 @@ SCALED = ("block_dim", "used_core_num")
 _JOINED = """
 SELECT {columns} FROM (SELECT *, row_number() OVER () AS place FROM rows) r
 LEFT JOIN records a USING (experiment, arm, point_id) ORDER BY place
+"""
+
+_OTHERS = """
+SELECT t.experiment, t.arm, t.point_id, t.op_type, any_value(t.tiling_key) AS tiling_key,
+       any_value(t.base_m) AS base_m, any_value(t.base_n) AS base_n, any_value(t.base_k) AS base_k,
+       any_value(t.stream_k) AS stream_k, any_value(t.aiv_aic_ratio) AS aiv_aic_ratio,
+       any_value(t.block_dim) AS block_dim, any_value(t.used_core_num) AS used_core_num,
+       any_value(t.fields) AS fields
+FROM tilings t JOIN alignments a USING (run_id, experiment, arm, point_id)
+LEFT JOIN families own ON own.op_type = t.op_type LEFT JOIN families main ON main.op_type = a.kernel_op_type
+WHERE a.status = 'aligned' AND a.kernel_op_type IS NOT NULL
+    AND coalesce(own.family, t.op_type) <> coalesce(main.family, a.kernel_op_type)
+GROUP BY ALL HAVING count(DISTINCT (t.tiling_key, t.base_m, t.base_n, t.base_k, t.block_dim)) = 1
 """
 
 
@@ -57,6 +74,25 @@ def observed(rows: pa.Table, alignments: pa.Table) -> Records:
 def predicted(rows: pa.Table, predictions: pa.Table) -> Records:
     """Predicted records: a table with experiment, arm, point_id and the tiling columns of alignments."""
     return Records("predicted", _beside(rows, predictions))
+
+
+def of_other_kernels(rows: pa.Table, alignments: pa.Table, tilings: pa.Table) -> dict[str, Records]:
+    """Observed records of what a call runs beside its main kernel, by operator type, for the rows of a curve.
+
+    ``tilings`` are those of one run; a type that shows different records for one point has none there.
+    """
+    families = pa.table(
+        {
+            "op_type": [name for names in FAMILIES for name in names],
+            "family": [names[0] for names in FAMILIES for _ in names],
+        }
+    )
+    found = sql(_OTHERS, {"tilings": tilings, "alignments": alignments, "families": families})
+    types = sorted(pc.unique(found["op_type"]).to_pylist())
+    return {
+        op_type: Records("observed", _beside(rows, found.filter(pc.equal(found["op_type"], op_type))))
+        for op_type in types
+    }
 
 
 def _beside(rows: pa.Table, records: pa.Table) -> pa.Table:
@@ -101,8 +137,8 @@ def _values(records: Records, row: int) -> dict[str, str]:
 def unit_counts(records: Records, row: int, point: Mapping[str, Any]) -> dict[str, int]:
     """Blocks along M of the fullest expert (or of the matrix), blocks in all, rounds over the cores.
 
-    blocks = Σ over experts ⌈M_e/base_m⌉ · ⌈N/base_n⌉ and rounds = ⌈blocks/cores⌉; what the record does not
-    hold leaves its counts out.
+    blocks = Σ over experts ⌈M_e/base_m⌉ · ⌈N/base_n⌉ and rounds = ⌈blocks/cores⌉; what is not cut into base
+    blocks deals out rows: rows per core = ⌈M/cores⌉. What the record does not hold leaves its counts out.
     """
     values = _values(records, row)
     base_m, base_n = (int(values.get(name, 0)) for name in ("base_m", "base_n"))
@@ -110,6 +146,8 @@ def unit_counts(records: Records, row: int, point: Mapping[str, Any]) -> dict[st
     grouped = bool(point["group_list"]) or point["m_e"] is not None
     per_expert = [int(m) for m in point["group_list"] or [point["max_m_e"] or point["m_e"] or point["m"]]]
     counts: dict[str, int] = {}
+    if cores and not base_m and not grouped:
+        counts["rows per core"] = -(-int(point["m"]) // cores)
     if base_m:
         blocks = [-(-m // base_m) for m in per_expert]
         counts["blocks per expert" if grouped else "blocks along M"] = max(blocks)

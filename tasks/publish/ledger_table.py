@@ -46,4 +46,5 @@ def _other(total_ns: float | None, parts: list[tuple[str, float]] | None, reason
     if total_ns is None:
         return f"unknown: {reason}" if reason else "unknown"
     named = ", ".join(f"{name} {duration(value)}" for name, value in parts or [])
-    return f"{duration(total_ns)} ({named})" if named else duration(total_ns)
+    text = f"{duration(total_ns)} ({named})" if named else duration(total_ns)
+    return f"{text}: {reason}" if reason else text

@@ -52,6 +52,29 @@ def test_a_changed_tiling_field_explains(stepped: Any, align: Any) -> None:
     assert row["sentence"].endswith("; tiling_key 10→11")
 
 
+def test_a_step_of_a_linear_is_explained_by_the_kernel_before_its_matmul_too(
+    make_run: Any, make_table: Any, align: Any
+) -> None:
+    axis = [46, 47, 48, 49, 50, 64]
+    ideal = np.array([20_000 * (1.3 if m > 48 else 1.0) for m in axis])
+    values = ideal[:, None] * np.exp(0.003 * np.random.default_rng(3).normal(size=(6, 6)))
+    linear = make_run(values, axis_values=axis, point={"operator": "quant_linear"})
+    tables = align(linear, {"tiling_key": "24", "base_m": 64, "kernel_op_type": "QuantBatchMatmulV3"})
+    cores = [min(m, 48) for m in axis]
+    quant = make_table(
+        "tilings", 6,
+        {"run_id": "run1", "experiment": "quant_matmul", "arm": "standalone", "op_type": "DynamicQuant",
+         "point_id": tables.points["point_id"].combine_chunks(), "tiling_key": "10", "block_dim": cores,
+         "used_core_num": cores},
+    )  # fmt: skip
+    (alone,) = cliff_table(tables).to_pylist()
+    assert alone["explanation"] == "unexplained"
+    (row,) = cliff_table(tables, tilings=quant).to_pylist()
+    assert (row["before"], row["explanation"]) == (48, "explained")
+    assert row["sentence"].endswith("; DynamicQuant rows per core 1→2")
+    assert row["changed_fields"] == ["DynamicQuant rows per core: 1 -> 2"]
+
+
 def test_no_cause_is_named_where_the_record_stays_the_same(stepped: Any, align: Any) -> None:
     (row,) = cliff_table(align(stepped, {"tiling_key": "10", "base_m": 256, "block_dim": 24})).to_pylist()
     assert (row["explanation"], row["changed_fields"]) == ("unexplained", [])

@@ -92,6 +92,42 @@ def test_a_single_process_has_no_band_and_so_no_outcome(make_run: Any) -> None:
     assert {row["outcome"] for row in rows(ledger_table(joined(*parts)), "standalone")} == {"unknown"}
 
 
+@pytest.mark.parametrize(
+    ("processes", "other_ns", "said"),
+    [
+        (
+            6,
+            -3_000,
+            "negative, but within its interval (DynamicQuant alone 5.0 to 17.0 µs between processes)",
+        ),
+        (1, None, "negative, and a single process cannot tell whether beyond chance"),
+    ],
+)
+def test_a_negative_rest_is_never_a_bare_number(
+    make_run: Any, processes: int, other_ns: float | None, said: str
+) -> None:
+    bf16, int8, linear, _ = dense(make_run, processes=processes)
+    two_speeds = np.where(np.arange(processes) % 2, 17_000.0, 5_000.0) if processes > 1 else 11_000.0
+    quant = make_run(
+        np.broadcast_to(two_speeds, (4, processes)), axis_values=AXIS, arm="standalone",
+        experiment="dynamic_quant", point={"operator": "dynamic_quant"},
+    )  # fmt: skip
+    row = rows(ledger_table(joined(bf16, int8, linear, quant)), "standalone")[3]
+    assert row["t_dynamic_quant_ns"] == pytest.approx(11_000)
+    assert row["t_other_ns"] == (None if other_ns is None else pytest.approx(other_ns, abs=200))
+    assert row["t_other_reason"] == said
+
+
+def test_a_rest_that_is_negative_beyond_chance_names_the_range_of_dynamic_quant(make_run: Any) -> None:
+    bf16, int8, linear, _ = dense(make_run)
+    quant = arm(make_run, "standalone", "dynamic_quant", [11_000.0] * 4)
+    row = rows(ledger_table(joined(bf16, int8, linear, quant)), "standalone")[3]
+    assert row["t_other_ns"] == pytest.approx(-3_000, abs=200)
+    assert row["t_other_reason"].startswith("negative beyond its interval: the two kernels take longer alone")
+    assert row["t_other_reason"].endswith("µs between processes)")
+    assert (row["outcome"], row["net_ns"]) == ("int8_wins", pytest.approx(10_000, rel=0.03))
+
+
 @pytest.mark.parametrize(("kernels", "time"), [(0, 0.0), (5, None), (None, None)])
 def test_tuple_input_has_no_dynamic_quant_only_where_zero_kernels_were_observed(
     make_run: Any, align: Any, kernels: int | None, time: float | None
