@@ -55,6 +55,15 @@ class Server(Strict):
     vocabulary: Positive
     profile: ProfileOf
     stop_grace_s: Positive = 5
+    tokenizer: str | None = None
+    """Folder of the tokenizer for SGLang's client; without it one is made whose word ``t17`` is token 17."""
+
+
+class ClientOf(Strict):
+    """A load client that is installed on a host: its command, with values of the load, and environment."""
+
+    command: Words = Field(min_length=1)
+    environment: Variables = Field(default_factory=dict)
 
 
 class Expected(Strict):
@@ -153,6 +162,7 @@ class ServingExperiment(Strict):
     name: str = Field(pattern=r"^[a-z_]+$")
     question: str
     servers: dict[str, Server] = Field(min_length=1)
+    clients: dict[Literal["sglang"], ClientOf] = Field(default_factory=dict)
     arms: list[Arm] = Field(min_length=1)
     presets: dict[str, Preset] = Field(min_length=1)
 

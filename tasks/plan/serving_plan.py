@@ -72,6 +72,7 @@ class ServingPlan:
     method: Mapping[str, Any]
     method_hash: str
     client: Client
+    client_rules: Mapping[str, Any]
     server_kind: str
     server: Mapping[str, Any]
     arms: Mapping[str, Mapping[str, Any]]
@@ -119,6 +120,7 @@ def make_serving_plan(experiment: ServingExperiment, request: ServingRequest, cl
         method=method,
         method_hash=short_hash(method),
         client=client,
+        client_rules=_client_rules(experiment, server, client),
         server_kind=preset.server,
         server=serving,
         arms=described,
@@ -164,9 +166,21 @@ def _refuse_unset(e: ServingExperiment, preset: Preset, server: Server, arms: li
     unset = [name for name in sorted(placeholders(words)) if server.variables.get(name, "") is None]
     if unset:
         raise PlanError(
-            f"experiment {e.letter}: servers.{preset.server}.variables.{unset[0]} is not set: copy the folder "
-            "of experiment files, set it there, and name the copy in the setting experiments"
+            f"experiment {e.letter}: servers.{preset.server}.variables.{unset[0]} is not set: copy the "
+            "folder of experiment files, set it there, and name the copy in the setting experiments"
         )
+
+
+def _client_rules(experiment: ServingExperiment, server: Server, client: Client) -> dict[str, Any]:
+    """How an installed client is run; empty for the built-in one. Raises PlanError where no file says it."""
+    if client.name == "builtin":
+        return {}
+    for name, rules in experiment.clients.items():
+        if name == client.name:
+            variables = {key: value or "" for key, value in server.variables.items()}
+            tokenizer = server.tokenizer and server.tokenizer.format(**variables)
+            return {**rules.model_dump(), "tokenizer": tokenizer}
+    raise PlanError(f"experiment {experiment.letter}: clients: nothing says how to run {client.name}")
 
 
 def _method(preset: Preset, client: Client) -> dict[str, Any]:

@@ -1,0 +1,15 @@
+"""Why a launch failed: at which stage, in one sentence."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Stage = Literal["start", "ready", "verify", "warm_up", "load", "profile", "stop"]
+
+
+class LaunchError(RuntimeError):
+    """A launch that cannot go on; ``stage`` is where it ended, the message why."""
+
+    def __init__(self, stage: Stage, reason: str) -> None:
+        super().__init__(reason)
+        self.stage: Stage = stage
