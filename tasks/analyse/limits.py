@@ -99,6 +99,32 @@ class LedgerLimits:
 
 
 @dataclass(frozen=True)
+class ServingLimits:
+    """When two arms (or builds) of experiment E differ; the unit is the launch, its requests go with it."""
+
+    alpha: float = 0.05
+    """False discovery rate over the table, and one minus the confidence of every interval (design 8)."""
+    relative_floor: float = 0.005
+    """Smallest effect worth a verdict: an absolute gate with 2 % slack cannot see it (design 8)."""
+    spread_multiple: float = 3.0
+    """Effect floor in standard errors of two identical arms (design 8)."""
+    spread_confidence: float = 0.8
+    """Between leases the floor uses this upper bound of the spread: few leases know it badly."""
+    min_launches: int = 5
+    """Fresh servers a side before anything but UNDECIDED is said (design 5)."""
+    max_launches: int = 20
+    """Cap up to which UNDECIDED asks for more."""
+    power: float = 0.8
+    """Chance to decide that the detectable ratio and the number of extra launches are stated for."""
+    resamples: int = 20_000
+    """Bootstrap draws: five launches need the 0.1 % tail of the distribution, which is 20 draws."""
+    seed: int = 20_250
+    """Seed of the draws, so that the same tables give the same interval."""
+    acceptance_tolerance: float = 0.005
+    """TPOT goes with one over the acceptance length: beyond the floor above, TPOT compares two workloads."""
+
+
+@dataclass(frozen=True)
 class ChangePointLimits:
     """E-divisive with t test and merge, as Hunter and Otava do it (Fleming et al. 2023)."""
 
