@@ -89,21 +89,21 @@ class Scheduler:
         self.waiting = deque(r for r in self.waiting if not r.aborted)
 
 
-def prefill_batch(requests: Sequence[Request], device: torch.device) -> Batch:
+def prefill_batch(requests: Sequence[Request]) -> Batch:
     """All prompt tokens of ``requests``."""
-    return _batch([(r, 0, len(r.prompt), r.prompt) for r in requests], device)
+    return _batch([(r, 0, len(r.prompt), r.prompt) for r in requests])
 
 
-def decode_batch(requests: Sequence[Request], device: torch.device) -> Batch:
+def decode_batch(requests: Sequence[Request]) -> Batch:
     """The last token of every request."""
     parts = []
     for request in requests:
         position = len(request.prompt) + len(request.output) - 1
         parts.append((request, position, position + 1, request.output[-1:]))
-    return _batch(parts, device)
+    return _batch(parts)
 
 
-def _batch(parts: Sequence[Any], device: torch.device) -> Batch:
+def _batch(parts: Sequence[Any]) -> Batch:
     """A batch of (request, first position, end position, tokens)."""
     tokens: List[int] = []
     positions: List[int] = []
@@ -114,11 +114,11 @@ def _batch(parts: Sequence[Any], device: torch.device) -> Batch:
         tokens += new
         positions += range(first, end)
         slots += request.slots[first:end]
-        context = torch.tensor(request.slots[:end], device=device)
+        context = torch.tensor(request.slots[:end])
         segments.append(Segment(start, len(tokens), context))
     return Batch(
-        torch.tensor(tokens, device=device),
-        torch.tensor(positions, device=device),
-        torch.tensor(slots, device=device),
+        torch.tensor(tokens),
+        torch.tensor(positions),
+        torch.tensor(slots),
         segments,
     )

@@ -7,8 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 import torch
 from kv_cache import KvCache
 from layers import attention, combine, dispatch, rms_norm, rope_table, rotated, route, swiglu
-from linears import Experts, FloatLinear, Loader, linear
-from operations import quantise
+from linears import Experts, FloatLinear, Loader, linear, quantised_rows
 from shape import ModelShape
 from spans import span
 
@@ -35,11 +34,11 @@ class Decoder:
 
     def __init__(self, shape: ModelShape, loader: Loader) -> None:
         self.shape = shape
-        self._embedding = loader.weight("embedding", (shape.vocabulary, shape.hidden), None)
+        self._embedding = loader.host("embedding", (shape.vocabulary, shape.hidden))
         self._layers = [_Layer(shape, loader, f"layers.{index}") for index in range(shape.layers)]
         self._norm = loader.gain("norm", shape.hidden)
         self._lm_head = FloatLinear(loader, "lm_head", shape.hidden, shape.vocabulary, "other", None)
-        self._rope = loader.backend.place(rope_table(shape.context_tokens, shape.rope_dim, shape.rope_theta))
+        self._rope = rope_table(shape.context_tokens, shape.rope_dim, shape.rope_theta)
         self.expert_tokens = [0] * shape.experts
         self.loader = loader
 
@@ -61,16 +60,16 @@ class Decoder:
 
     def dispatched(self) -> Dict[str, Optional[str]]:
         """The kernel that serves each linear, by calling it once; None where only a profiler can tell."""
-        found = {}
+        found, backend = {}, self.loader.backend
         for call in [c for layer in self._layers for c in layer.linears] + [self._lm_head]:
-            self.loader.backend.forget_dispatched()
-            row = self.loader.backend.place(torch.ones((1, call.k), dtype=torch.bfloat16))
+            backend.forget_dispatched()
+            row = torch.ones((1, call.k), dtype=torch.bfloat16)
             if isinstance(call, Experts):
-                x = quantise(row) if self.loader.quantization else row
-                call(x, self.loader.backend.place(torch.tensor([1] + [0] * (call.experts - 1))))
+                rows: Any = quantised_rows(backend, row) if self.loader.quantization else row
+                call(rows, torch.tensor([1] + [0] * (call.experts - 1)))
             else:
                 call(row)
-            found[call.name] = self.loader.backend.dispatched(call.operator)
+            found[call.name] = backend.dispatched(call.operator)
         return found
 
 
@@ -93,7 +92,7 @@ class _Layer:
         self._wkv = linear(loader, f"{name}.wkv", hidden, shape.head_dim)
         self._wq_b = linear(loader, f"{name}.wq_b", shape.q_lora, wide)
         per_group = (shape.o_groups, wide // shape.o_groups, shape.o_lora)
-        self._wo_a = loader.weight(f"{name}.wo_a", per_group, None)
+        self._wo_a = loader.host(f"{name}.wo_a", per_group)
         self._wo_b = FloatLinear(loader, f"{name}.wo_b", shape.o_groups * shape.o_lora, hidden)
         self._gate = FloatLinear(loader, f"{name}.gate", hidden, shape.experts, "router", None)
         inner = shape.expert_hidden
@@ -101,6 +100,7 @@ class _Layer:
         self._w2 = Experts(loader, f"{name}.w2", (shape.experts, inner, hidden))
         self._gate_up = linear(loader, f"{name}.shared_gate_up", hidden, 2 * inner, "expert")
         self._down = linear(loader, f"{name}.shared_down", inner, hidden, "expert")
+        self._backend = loader.backend
         self._quantises = loader.quantization is not None
 
     @property
@@ -135,13 +135,13 @@ class _Layer:
         rows: Any = normed
         if self._quantises:
             with span("quant", f"{self._name}.dispatch"):
-                rows = quantise(normed)
+                rows = quantised_rows(self._backend, normed)
         with span("dispatch", f"{self._name}.dispatch"):
             rows, order, counts = dispatch(rows, chosen, self._shape.experts)
         y = self._activated(self._w13(rows, counts), f"{self._name}.activation")
         if self._quantises:
             with span("quant", f"{self._name}.w2"):
-                y = quantise(y)
+                y = quantised_rows(self._backend, y)
         y = self._w2(y, counts)
         with span("combine", f"{self._name}.combine"):
             y = combine(y, order, share)

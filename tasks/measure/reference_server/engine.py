@@ -8,7 +8,7 @@ from typing import List, NamedTuple, Optional, Sequence
 import torch
 from backends import Backend
 from batching import DECODE, EXTEND, Request, Scheduler, decode_batch, prefill_batch
-from decoder import Batch, Decoder
+from decoder import Decoder
 from kv_cache import KvCache
 from linears import Loader
 from running_statistics import RunningStatistics
@@ -48,10 +48,9 @@ class Engine:
         self.decoder = Decoder(shape, self.loader)
         with torch.inference_mode():
             self.dispatched = self.decoder.dispatched()
-        self._backend = backend
-        self._device = backend.place(torch.zeros(1)).device
+        self.backend = backend
         capacity = limits.kv_capacity_tokens or kv_capacity(shape, limits, self.loader.size_bytes)
-        self.cache = KvCache(shape, capacity, self._device)
+        self.cache = KvCache(shape, capacity)
         self.scheduler = Scheduler(self.cache, limits.max_running_requests, limits.max_prefill_tokens)
         self.statistics = RunningStatistics()
         self.profile = StageProfile()
@@ -68,7 +67,7 @@ class Engine:
         start_ns = time.perf_counter_ns()
         make = prefill_batch if stage == EXTEND else decode_batch
         with torch.inference_mode(), self.profile.step(stage, len(requests)):
-            best = self._forward(make(requests, self._device)).argmax(-1).tolist()
+            best = self.decoder(make(requests), self.cache).argmax(-1).tolist()
         self.statistics.step(stage, len(requests), time.perf_counter_ns() - start_ns)
         self.profile.after_step(stage)
         tokens = []
@@ -86,17 +85,12 @@ class Engine:
         request = Request(prompt, len(continuation) + 1, ignore_eos=True)
         request.slots = self.cache.reserve(request.tokens_at_most)
         with torch.inference_mode():
-            rows = [self._forward(prefill_batch([request], self._device))]
+            rows = [self.decoder(prefill_batch([request]), self.cache)]
             for token in continuation:
                 request.accept(token, self.shape.eos_token)
-                rows.append(self._forward(decode_batch([request], self._device)))
+                rows.append(self.decoder(decode_batch([request]), self.cache))
         self.cache.release(request.slots)
         return torch.cat(rows)
-
-    def _forward(self, batch: Batch) -> torch.Tensor:
-        logits = self.decoder(batch, self.cache)
-        self._backend.synchronise()
-        return logits
 
 
 def kv_capacity(shape: ModelShape, limits: Limits, weight_bytes: int) -> int:

@@ -11,11 +11,9 @@ from shape import ModelShape
 class KvCache:
     """``capacity_tokens`` slots; a request reserves all that it can ever need before it runs."""
 
-    def __init__(self, shape: ModelShape, capacity_tokens: int, device: torch.device) -> None:
+    def __init__(self, shape: ModelShape, capacity_tokens: int) -> None:
         self.capacity_tokens = capacity_tokens
-        self.latents = torch.zeros(
-            (shape.layers, capacity_tokens, shape.head_dim), dtype=torch.bfloat16, device=device
-        )
+        self.latents = torch.zeros((shape.layers, capacity_tokens, shape.head_dim), dtype=torch.bfloat16)
         self._free = list(range(capacity_tokens - 1, -1, -1))
 
     @property

@@ -44,7 +44,7 @@ def attention(q: torch.Tensor, latents: torch.Tensor) -> torch.Tensor:
     context = latents.float()
     scores = torch.bmm(q.float().view(1, -1, size), context.t()[None])[0] * size**-0.5
     if rows > 1:
-        positions = torch.arange(len(context), device=q.device)
+        positions = torch.arange(len(context))
         seen = positions <= positions[-rows:, None]
         scores = scores.masked_fill(~seen.repeat_interleave(heads, 0), float("-inf"))
     mixed = torch.bmm(scores.softmax(-1)[None], context[None])[0]

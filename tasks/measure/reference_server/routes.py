@@ -185,6 +185,7 @@ def server_info(engine: "Engine", options: argparse.Namespace) -> Dict[str, Any]
         "quantization": engine.quantization,
         "dtype": "bfloat16",
         "device": options.device,
+        "evidence": engine.backend.evidence(),
         "weight_formats": engine.loader.formats,
         "other_weight_formats": engine.loader.other_formats,
         "dispatched_operators": engine.dispatched,
