@@ -76,10 +76,10 @@ def read_capture(folder: Path, *, raw_prefix: str) -> CaptureTables:
     manifest = read_manifest(folder)
     verify(folder, manifest)
     capture, environment, plan = (
-        _document(folder / name) for name in ("capture.json", "environment.json", "plan.json")
+        read_document(folder / name) for name in ("capture.json", "environment.json", "plan.json")
     )
-    captures = _captures(folder, manifest, capture, environment, plan.get("die"), raw_prefix)
-    origin = _origin(captures)
+    captures = captures_row(folder, manifest, capture, environment, plan.get("die"), raw_prefix)
+    origin = origin_of(captures)
     planned = _planned(folder, plan)
     records, refused = _records(folder / POINTS_FILE, origin, planned)
     identity = {"role": capture["role"], "method_hash": capture["method_hash"]}
@@ -94,7 +94,8 @@ def read_capture(folder: Path, *, raw_prefix: str) -> CaptureTables:
     return CaptureTables(captures, samples.table, kernels.table, tilings.table, quarantine, observed)
 
 
-def _document(path: Path) -> Document:
+def read_document(path: Path) -> Document:
+    """One JSON document of a capture. Raises CaptureError naming the file."""
     try:
         document = orjson.loads(path.read_bytes())
     except FileNotFoundError:
@@ -118,10 +119,11 @@ def _planned(folder: Path, plan: Document) -> list[str]:
         raise CaptureError(f"{folder / 'plan.json'}: points without point_id ({error})") from error
 
 
-def _captures(
+def captures_row(
     folder: Path, manifest: Manifest, capture: Document, environment: Document, die: int | None,
     raw_prefix: str,
 ) -> pa.Table:  # fmt: skip
+    """The ``captures`` row of a capture from its documents. Raises CaptureError where one lacks a field."""
     try:
         row = {name: capture[name] for name in _COPIED}
         row |= {"build": capture["build"]["label"], "build_id": capture["build"]["build_id"]}
@@ -151,7 +153,8 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
         yield name, value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def _origin(captures: pa.Table) -> Origin:
+def origin_of(captures: pa.Table) -> Origin:
+    """Identity of the one row of ``captures``."""
     row = captures.select(
         ["capture_id", "run_id", "build", "build_id", "experiment", "arm", "evidence", "process_index"]
     ).to_pylist()[0]

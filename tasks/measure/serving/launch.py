@@ -110,6 +110,7 @@ class _Run:
         loader = self._loader(mark)
         self._stage("warm_up")
         loader.warm_up(server, seed_for(launch.seed, "warm_up"), self._left_s())
+        record.info_before = server.info() or record.info_before
         if launch.role == "profile":
             self._stage("profile")
             self._profile(server, loader)
