@@ -14,6 +14,7 @@ from infra.errors import NoSpaceError, TilewatchError
 from infra.settings import Settings
 from tasks.plan.plan import Process
 from tasks.plan.run_document import RunDocument, read_run_document
+from tasks.plan.serving_plan import Launch
 
 ASKER = "asked_by"
 
@@ -29,26 +30,29 @@ class RunFolder:
     path: Path
     document: RunDocument
 
-    def capture_folder(self, experiment: str, process: Process) -> Path:
-        """Folder that the process leaves its capture in."""
+    def capture_folder(self, experiment: str, process: Process | Launch) -> Path:
+        """Folder that the process, or the launch of a server, leaves its capture in."""
         return self.path / experiment / process.name
 
-    def is_complete(self, experiment: str, process: Process) -> bool:
+    def is_complete(self, experiment: str, process: Process | Launch) -> bool:
         """True where the process has left a manifest, which is written last."""
         return (self.capture_folder(experiment, process) / "manifest.json").is_file()
 
     def captures(self, experiment: str) -> list[Path]:
         """Folders of this experiment's complete captures, in measuring order."""
-        return [
-            self.capture_folder(experiment, process)
-            for process in self.document.plans[experiment].processes
-            if self.is_complete(experiment, process)
-        ]
+        serving = self.document.serving.get(experiment)
+        planned = serving.launches if serving else self.document.plans[experiment].processes
+        return [self.capture_folder(experiment, p) for p in planned if self.is_complete(experiment, p)]
 
     def remaining(self) -> Iterator[tuple[str, Process]]:
         """Processes that have not left a complete capture, in measuring order."""
         for letter, plan in self.document.plans.items():
             yield from ((letter, p) for p in plan.processes if not self.is_complete(letter, p))
+
+    def remaining_launches(self) -> Iterator[tuple[str, Launch]]:
+        """Launches of servers that have not left a complete capture, in order."""
+        for letter, plan in self.document.serving.items():
+            yield from ((letter, x) for x in plan.launches if not self.is_complete(letter, x))
 
 
 def new_run_id() -> str:

@@ -20,21 +20,25 @@ from tasks.analyse.explain import cliff_table
 from tasks.analyse.exposed import exposed_times
 from tasks.analyse.ledger import ledger_table
 from tasks.analyse.tables import RunTables
+from tasks.derive_serving import serving_tables
 from tasks.plan.run_document import RunDocument
 from tasks.read.capture import OBSERVED, CaptureTables, read_capture
 
 PER_CAPTURE = ("captures", "samples", "kernels", "tilings", "quarantine")
+PER_EXPERIMENT = ("points", "alignments", "runs")
 
 
-def derive(
-    document: RunDocument, captures: Mapping[str, Sequence[tuple[Path, str]]]
-) -> dict[str, pa.Table]:
+def derive(document: RunDocument, captures: Mapping[str, Sequence[tuple[Path, str]]]) -> dict[str, pa.Table]:
     """All tables of one run. ``captures`` gives per experiment its capture folders and their raw prefixes.
 
     Raises CaptureError for a folder whose files disagree with its manifest; bad rows go to ``quarantine``.
     """
     parts = [_experiment(document, letter, captures.get(letter, ())) for letter in document.plans]
-    tables = {name: pa.concat_tables([part[name] for part in parts]) for name in parts[0]}
+    parts += [serving_tables(document, letter, captures.get(letter, ())) for letter in document.serving]
+    names = dict.fromkeys([*PER_CAPTURE, *PER_EXPERIMENT, *(name for part in parts for name in part)])
+    tables = {name: _concat(name, [part[name] for part in parts if name in part]) for name in names}
+    if not document.plans:
+        return tables
     sides = RunTables(**{f.name: tables[f.name] for f in fields(RunTables)})
     cliffs = cliff_table(sides, tilings=tables["tilings"])
     return tables | {
@@ -66,7 +70,11 @@ def _experiment(
 
 
 def _joined(name: str, read: Sequence[CaptureTables]) -> pa.Table:
-    return pa.concat_tables([schema(name).empty_table(), *(getattr(r, name) for r in read)])
+    return _concat(name, [getattr(r, name) for r in read])
+
+
+def _concat(name: str, tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables([schema(name).empty_table(), *tables])
 
 
 def _control(document: RunDocument, tables: Mapping[str, pa.Table]) -> ControlCount:

@@ -21,7 +21,7 @@ def archive_run(archive: Archive, folder: RunFolder) -> dict[str, list[tuple[Pat
     Idempotent: what is stored already is not sent again.
     """
     archive.objects.put_new(document_key(folder.document.run_id), folder.document.to_json())
-    captures = {letter: folder.captures(letter) for letter in folder.document.plans}
+    captures = {letter: folder.captures(letter) for letter in folder.document.experiments}
     current().stage("archive", sum(len(c) for c in captures.values()))
     stored: dict[str, list[tuple[Path, CaptureRef]]] = {}
     for letter, folders in captures.items():

@@ -63,11 +63,11 @@ def rebuild_run(settings: Settings, archive: Archive, run_id: str) -> Tabulated:
     Raises ObjectMissingError where the run was never archived.
     """
     document = archived_document(archive, run_id)
-    prefixes = {letter: captures_of(archive, document, letter) for letter in document.plans}
+    prefixes = {letter: captures_of(archive, document, letter) for letter in document.experiments}
     current().stage("fetch", sum(len(p) for p in prefixes.values()))
     settings.prepare()
     with tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".rebuild-") as work:
-        captures: dict[str, list[tuple[Path, str]]] = {letter: [] for letter in document.plans}
+        captures: dict[str, list[tuple[Path, str]]] = {letter: [] for letter in document.experiments}
         for letter, found in prefixes.items():
             for prefix in found:
                 target = Path(work) / prefix.rsplit("/", 1)[-1]
