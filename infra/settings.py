@@ -62,6 +62,11 @@ class Settings(BaseSettings):
         default_factory=lambda: Path(sys.executable),
         description="Interpreter (3.9 or newer, with numpy and torch) that runs the measuring program",
     )
+    sglang_python: Path | None = Field(
+        None,
+        description="Interpreter that has SGLang, whose client then loads the servers of experiment E; "
+        "default: measure_python where SGLang is installed there, else the built-in client",
+    )
     lock_folder: Path = Field(
         default_factory=_default_lock_folder,
         description="Folder of the device locks; one per host, shared by all its users",
@@ -79,7 +84,7 @@ class Settings(BaseSettings):
         "WARNING", description="Least severe log message that is shown"
     )
 
-    @field_validator("home", "measure_python", "lock_folder", "spool", "experiments")
+    @field_validator("home", "measure_python", "sglang_python", "lock_folder", "spool", "experiments")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return None if path is None else Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - keeps symlinks
