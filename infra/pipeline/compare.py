@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from infra.archive import Archive
 from infra.pipeline.baselines import ARMED, TABLES, baseline_runs, refuse_unarmed
 from infra.pipeline.names import NothingToCompareError, newest
-from infra.pipeline.report import keep_pages, mark_of, software
+from infra.pipeline.report import beside, keep_pages, mark_of, software
 from infra.settings import Settings
 from tasks.analyse.compare import compare_builds
 from tasks.analyse.spread import between_lease_spread
@@ -147,6 +147,7 @@ def _report(archive: Archive, title: str, rows: pa.Table, both: RunTables) -> st
             alignments=both.alignments,
             comparisons=rows,
             **{name: archive.tables.scan(name, of_both) for name in ("tilings", "cliffs", "ledger")},
+            **beside(archive, both.runs),
             title=title,
             command=f"tilewatch compare {baseline} {name}",
             links={"validation": "validation.html"},

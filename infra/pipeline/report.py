@@ -48,7 +48,8 @@ def report_run(settings: Settings, archive: Archive, tabulated: Tabulated) -> Sw
         title=f"{mark_of(tables['runs'])}Validation of run {document.run_id}",
         report_href="report.html",
     )
-    report = render_report(_content(document.run_id, tables, {"validation": "validation.html"}))
+    links = {"validation": "validation.html"}
+    report = render_report(_content(archive, document.run_id, tables, links))
     pages = {"report.html": report, "validation.html": validation}
     folder = publish_pages(settings, archive, document.run_id, pages)
     current().advance("report.html")
@@ -68,7 +69,7 @@ def report_archived(settings: Settings, archive: Archive, run_id: str, to: Path 
     """Render the report of an archived run again; returns where it is."""
     tables = {name: archive.tables.scan(name, [("run_id", "==", run_id)]) for name in SECTIONS}
     links = {"validation": "validation.html"} if to is None else {}
-    page = render_report(_content(run_id, tables, links))
+    page = render_report(_content(archive, run_id, tables, links))
     if to is None:
         return publish_pages(settings, archive, run_id, {"report.html": page}) / "report.html"
     to.parent.mkdir(parents=True, exist_ok=True)
@@ -104,10 +105,33 @@ def software() -> dict[str, str]:
     return {name: version(name) for name in SOFTWARE}
 
 
-def _content(run_id: str, tables: dict[str, pa.Table], links: dict[str, str]) -> ReportContent:
+def beside(archive: Archive, runs: pa.Table) -> dict[str, pa.Table]:
+    """What the archive holds beside ``runs`` themselves, by name in ReportContent.
+
+    ``series`` of their experiments on their devices, ``exposed`` steps of their builds from other captures,
+    and the arms of experiment E of their builds (``serving``).
+    """
+    values = {name: sorted(set(runs[name].to_pylist())) for name in ("build", "experiment", "device")}
+    on_device = archive.tables.scan("runs", [("device", "in", values["device"])], ["run_id"])
+    same = [(name, "in", values[name]) for name in ("build", "experiment")]
+    return {
+        "series": archive.tables.scan(
+            "series", [same[1], ("run_id", "in", sorted(set(on_device["run_id"].to_pylist())))]
+        ),
+        "exposed": archive.tables.scan(
+            "exposed_times", [same[0], ("experiment", "not in", values["experiment"])]
+        ),
+        "serving": archive.tables.scan("serving_comparisons", [same[0]]),
+    }
+
+
+def _content(
+    archive: Archive, run_id: str, tables: dict[str, pa.Table], links: dict[str, str]
+) -> ReportContent:
     given: dict[str, Any] = {name: tables[name] for name in SECTIONS if name in tables}
     return ReportContent(
         **given,
+        **beside(archive, tables["runs"]),
         title=f"Run {run_id}",
         command=f"tilewatch report {run_id}",
         links=links,

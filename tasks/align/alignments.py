@@ -74,7 +74,7 @@ WITH main AS (
            any_value(base_m) AS base_m, any_value(base_n) AS base_n, any_value(base_k) AS base_k,
            any_value(used_core_num) AS used_core_num, any_value(stream_k) AS stream_k,
            any_value(workspace_bytes) AS workspace_bytes, any_value(aiv_aic_ratio) AS aiv_aic_ratio,
-           any_value(fields) AS fields
+           any_value(single_n) AS single_n, any_value(fields) AS fields
     FROM tilings JOIN (SELECT run_id, experiment, arm, point_id, operator FROM points)
         USING (run_id, experiment, arm, point_id)
     SEMI JOIN main_types USING (operator, op_type) GROUP BY ALL
@@ -111,6 +111,7 @@ SELECT * REPLACE (
     CASE WHEN status = 'aligned' THEN stream_k END AS stream_k,
     CASE WHEN status = 'aligned' THEN workspace_bytes END AS workspace_bytes,
     CASE WHEN status = 'aligned' THEN aiv_aic_ratio END AS aiv_aic_ratio,
+    CASE WHEN status = 'aligned' THEN single_n END AS single_n,
     CASE WHEN status = 'aligned' THEN fields END AS fields
 ) FROM joined ORDER BY experiment, arm, point_id
 """

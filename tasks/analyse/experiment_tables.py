@@ -22,6 +22,8 @@ PREDICTED = pa.schema(
 """Predicted tiling beside points, as the tables here read it: one row per (build, experiment, arm, point)."""
 
 FORMAT_ARMS = ("nd", "nz")
+SERVING_ARMS = ("w8a8_nd", "w8a8_nz")
+"""Arms of experiment E that differ in the format of every weight, as FORMAT_ARMS do in that of one."""
 FORMAT_FIELDS = ("weight_format", "weight_format_requested", "strides_w")
 
 _NAMES = "build, experiment, linear, arm, k, n, launch_mode, allocation_regime, group_shape"
@@ -70,7 +72,18 @@ FROM stretches GROUP BY {_NAMES}, stretch ORDER BY {_NAMES}, first
 """
 
 _FORMATS = """
-WITH layer AS (
+WITH arms AS (
+    SELECT build, load, verdict, base_arm = $1 AS forward, ratio, ratio_low, ratio_high
+    FROM serving WHERE compared_by = 'arm' AND metric = 'tpot_ns' AND ratio IS NOT NULL
+        AND (base_arm, candidate_arm) IN (($1, $2), ($2, $1))
+), end_to_end AS (
+    SELECT build, string_agg(format('{:+.1f} % ({:+.1f} to {:+.1f}) at {}',
+        100 * (CASE WHEN forward THEN ratio ELSE 1 / ratio END - 1),
+        100 * (CASE WHEN forward THEN ratio_low ELSE 1 / ratio_high END - 1),
+        100 * (CASE WHEN forward THEN ratio_high ELSE 1 / ratio_low END - 1), load), '; ' ORDER BY load
+    ) AS serving
+    FROM arms GROUP BY build
+), layer AS (
     SELECT p.build, p.linear, p.k, p.n, p.m, p.launch_mode, any_value(s.median_ns) AS layer_ns
     FROM points p JOIN statistics s USING (build, experiment, arm, point_id)
     WHERE p.operator = 'quant_linear' GROUP BY ALL
@@ -91,8 +104,8 @@ SELECT c.build, c.experiment, c.linear, c.k, c.n, c.launch_mode, c.axis, c.axis_
        ndk.kernel_format AS nd_kernel_format, nzk.kernel_format AS nz_kernel_format,
        c.base_operator AS nd_operator, c.candidate_operator AS nz_operator,
        c.base_processes AS nd_processes, c.candidate_processes AS nz_processes,
-       ndk.kernel_ns AS nd_kernel_ns, nzk.kernel_ns AS nz_kernel_ns, l.layer_ns
-FROM compared c
+       ndk.kernel_ns AS nd_kernel_ns, nzk.kernel_ns AS nz_kernel_ns, l.layer_ns, e.serving
+FROM compared c LEFT JOIN end_to_end e USING (build)
 LEFT JOIN loaded nd ON (nd.experiment, nd.point_id, nd.arm, nd.build)
     = (c.experiment, c.point_id, c.base_arm, c.build)
 LEFT JOIN loaded nz ON (nz.experiment, nz.point_id, nz.arm, nz.build)
@@ -122,7 +135,7 @@ SELECT p.build, p.linear, p.k, p.n, p.arm, p.launch_mode, p.allocation_regime, p
            ORDER BY p.m_e) AS over_previous,
        p.allocated_rows, h.histogram, p.empty_experts / p.local_experts AS empty_ratio,
        p.max_m_e * p.local_experts / nullif(p.group_list_sum, 0) AS imbalance,
-       a.tiling_key, a.base_m, a.base_n, a.used_core_num, a.workspace_bytes, a.aiv_aic_ratio
+       a.tiling_key, a.base_m, a.base_n, a.single_n, a.used_core_num, a.workspace_bytes, a.aiv_aic_ratio
 FROM points p LEFT JOIN aligned a USING (run_id, experiment, arm, point_id)
 LEFT JOIN statistics s USING (build, experiment, arm, point_id)
 LEFT JOIN histograms h USING (run_id, experiment, arm, point_id)
@@ -151,12 +164,14 @@ def tiling_stretches(tables: RunTables) -> pa.Table:
     return sql(_STRUCTURE, _inputs(tables, None))
 
 
-def format_effect(tables: RunTables) -> pa.Table:
+def format_effect(tables: RunTables, serving: pa.Table | None = None) -> pa.Table:
     """C: NZ against ND of each build, a row a point, in separate processes of one sweep.
 
     ``nz_percent`` (negative: NZ is faster) and its interval are null where the format asked for was not the
     one loaded, and ``not_proved`` says what was; beside it the operators dispatched, the kernels' input
-    format, the main kernel, and the whole linear of experiment B where it was measured.
+    format, the main kernel, the whole linear of experiment B and, where ``serving`` (a
+    ``serving_comparisons`` table) has SERVING_ARMS of the same build, how TPOT changed from ND to NZ at each
+    load. That change belongs to all linears and experts at once.
     """
     nd, nz = FORMAT_ARMS
     arms = set(tables.points["arm"].to_pylist())
@@ -167,7 +182,9 @@ def format_effect(tables: RunTables) -> pa.Table:
     ]
     compared = pa.concat_tables([schema("comparisons").empty_table(), *parts])
     compared = compared.filter(pc.is_valid(compared["linear"]))
-    return sql(_FORMATS, {**_inputs(tables, None), "compared": compared})
+    inputs = _inputs(tables, None) | {"compared": compared}
+    inputs["serving"] = schema("serving_comparisons").empty_table() if serving is None else serving
+    return sql(_FORMATS, inputs, list(SERVING_ARMS))
 
 
 def grouped_points(tables: RunTables) -> pa.Table:

@@ -14,7 +14,7 @@ from tasks.align.kernel_types import DYNAMIC_QUANT, GROUPED_MATMUL, MATMUL, QUAN
 from tasks.analyse.steps import Mask
 from tasks.sql import sql
 
-STRUCTURE = ("kernel_op_type", "tiling_key", "base_m", "base_n", "base_k", "stream_k", "aiv_aic_ratio")
+STRUCTURE = ("kernel_op_type", "tiling_key", "base_m", "base_n", "base_k", "stream_k", "single_n", "aiv_aic_ratio")
 """What the host tiling chose; a change of any of these changes how the work is cut or which kernel runs."""
 
 FAMILIES = (DYNAMIC_QUANT, QUANT_MATMUL, GROUPED_MATMUL, MATMUL)
@@ -32,6 +32,7 @@ _OTHERS = """
 SELECT t.experiment, t.arm, t.point_id, t.op_type, any_value(t.tiling_key) AS tiling_key,
        any_value(t.base_m) AS base_m, any_value(t.base_n) AS base_n, any_value(t.base_k) AS base_k,
        any_value(t.stream_k) AS stream_k, any_value(t.aiv_aic_ratio) AS aiv_aic_ratio,
+       any_value(t.single_n) AS single_n,
        any_value(t.block_dim) AS block_dim, any_value(t.used_core_num) AS used_core_num,
        any_value(t.fields) AS fields
 FROM tilings t JOIN alignments a USING (run_id, experiment, arm, point_id)

@@ -31,6 +31,12 @@ class ReportContent:
     comparisons: pa.Table = field(default_factory=partial(_empty, "comparisons"))
     cliffs: pa.Table = field(default_factory=partial(_empty, "cliffs"))
     ledger: pa.Table = field(default_factory=partial(_empty, "ledger"))
+    series: pa.Table = field(default_factory=partial(_empty, "series"))
+    """These points in every archived run."""
+    exposed: pa.Table = field(default_factory=partial(_empty, "exposed_times"))
+    """Steps of the same builds that were profiled outside these runs."""
+    serving: pa.Table = field(default_factory=partial(_empty, "serving_comparisons"))
+    """Arms of experiment E of the same builds."""
     checks: pa.Table = field(default_factory=partial(_empty, "checks"))
     quarantine: pa.Table = field(default_factory=partial(_empty, "quarantine"))
     title: str = "tilewatch report"

@@ -22,7 +22,7 @@ from tasks.publish.display import NOTHING, count, duration, ratio
 
 Row = dict[str, Any]
 TextRows = list[list[str]]
-NUMBERS = ("M", "M_e", "Time", "ND", "NZ", "Whole linear", "Over previous")
+NUMBERS = ("M", "M_e", "Time", "ND", "NZ", "Kernel ND", "Kernel NZ", "Whole linear", "Over previous")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def sections(content: ReportContent, predicted: pa.Table) -> list[Section]:
     made = (
         _cores(core_counts(tables, predicted).to_pylist(), several),
         _structure(tiling_stretches(tables).to_pylist(), several),
-        _formats(format_effect(tables).to_pylist(), several),
+        _formats(format_effect(tables, content.serving).to_pylist(), several),
         _grouped(grouped_points(tables).to_pylist(), several),
     )
     return [section for section in made if section.rows]
@@ -117,13 +117,18 @@ def _formats(found: list[Row], several: bool) -> Section:
             f" NZ gains most at {best['linear']} M {best['axis_value']} of {best['build']}: "
             f"{best['nz_percent']:+.1f} %."
         )
-    sentence += " Experiment E was not measured here."
-    head = _head("Linear", "M", "ND", "NZ", "NZ against ND", "Verdict", "Proof", "Whole linear", several)
+    if not any(row["serving"] for row in found):
+        sentence += " Experiment E was not measured on these builds."
+    head = _head(
+        "Linear", "M", "Kernel ND", "Kernel NZ", "ND", "NZ", "NZ against ND", "Verdict", "Proof",
+        "Whole linear", "E: TPOT", several,
+    )  # fmt: skip
     rows = [
         _cells(
             row, several, f"{row['linear']} K{row['k']} N{row['n']}", row["axis_value"],
-            duration(row["nd_ns"]), duration(row["nz_ns"]), _percent(row), row["verdict"], _proof(row),
-            duration(row["layer_ns"]),
+            duration(row["nd_kernel_ns"]), duration(row["nz_kernel_ns"]), duration(row["nd_ns"]),
+            duration(row["nz_ns"]), _percent(row), row["verdict"], _proof(row), duration(row["layer_ns"]),
+            row["serving"],
         )
         for row in found
     ]  # fmt: skip
@@ -147,15 +152,16 @@ def _grouped(found: list[Row], several: bool) -> Section:
             f"most (int8, {worst['allocation_regime']}, {worst['group_shape']}, {worst['build']})."
         )
     head = _head(
-        "Linear, arm", "Rows", "M_e", "Time", "Over previous", "Base", "Cores", "Workspace", "AIV:AIC",
-        "Empty", "Fullest", "Experts × rows", "Key", several,
+        "Linear, arm", "Rows", "M_e", "Time", "Over previous", "Base", "Single N", "Cores", "Workspace",
+        "AIV:AIC", "Empty", "Fullest", "Experts × rows", "Key", several,
     )  # fmt: skip
     rows = [
         _cells(
             row, several, f"{row['linear']} {row['arm']}",
             f"{row['allocation_regime']}, {row['group_shape']}", row["m_e"],
             duration(row["value_ns"]), ratio(row["over_previous"]),
-            _product(row["base_m"], row["base_n"]), row["used_core_num"], _mebibytes(row["workspace_bytes"]),
+            _product(row["base_m"], row["base_n"]), row["single_n"], row["used_core_num"],
+            _mebibytes(row["workspace_bytes"]),
             row["aiv_aic_ratio"], None if row["empty_ratio"] is None else f"{row['empty_ratio']:.0%}",
             ratio(row["imbalance"]), _short(row["histogram"]), row["tiling_key"],
         )

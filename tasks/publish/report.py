@@ -21,7 +21,9 @@ from tasks.publish.environment import build_rows, environment_rows, machine_rows
 from tasks.publish.experiment_sections import sections
 from tasks.publish.gaps import gaps
 from tasks.publish.headline import headline
+from tasks.publish.layer import layer_tables
 from tasks.publish.ledger_table import break_even_lines, ledger_rows
+from tasks.publish.over_builds import OverBuilds, over_builds
 from tasks.publish.predicted import predicted_charts, predicted_points
 from tasks.publish.verdict_table import verdict_table
 
@@ -55,6 +57,7 @@ def render_report(content: ReportContent) -> str:
     """
     curves = curve_points(content.runs, content.captures, content.points, content.samples).to_pylist()
     order = ("experiment", "arm", "axis_value", "point_id", "build", "run_id")
+    series = over_builds(content)
     points = content.points.sort_by([(name, "ascending") for name in order])
     return _ENVIRONMENT.get_template("report.html.j2").render(
         content=content,
@@ -65,7 +68,10 @@ def render_report(content: ReportContent) -> str:
         experiments=_experiments(curves, content),
         sections=sections(content, predicted_points(content.runs, content.points)),
         predicted=_predicted(content),
+        over_builds=series,
+        build_charts=_build_charts(series),
         ledger=ledger_rows(content.ledger),
+        layers=layer_tables(content.exposed, content.ledger),
         break_even=break_even_lines(content.ledger),
         ledger_chart=_ledger_chart(content),
         gaps=gaps(content),
@@ -113,6 +119,13 @@ def _predicted(content: ReportContent) -> list[Chart]:
     return [
         Chart(f"chart-predicted-{number}", chart.title, "", _json(chart.figure))
         for number, chart in enumerate(found, start=1)
+    ]
+
+
+def _build_charts(series: OverBuilds | None) -> list[Chart]:
+    return [
+        Chart(f"chart-builds-{number}", curve.title, "", _json(curve.figure))
+        for number, curve in enumerate(series.curves if series else [], start=1)
     ]
 
 

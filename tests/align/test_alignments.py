@@ -89,8 +89,9 @@ def on_npu(document: RunDocument) -> Left:
 def test_an_observed_record_aligns_the_point_and_the_others_say_that_none_was(
     document: RunDocument, on_npu: Left
 ) -> None:
-    table = aligned(document, on_npu, tiling(on_npu, 0))
+    table = aligned(document, on_npu, tiling(on_npu, 0, single_n=256))
     row = table.filter(pc.field("status") == "aligned").to_pylist()
+    assert row[0]["single_n"] == 256
     assert len(row) == 1 and row[0]["tiling_key"] == "10000900009000090002" and row[0]["base_m"] == 16
     rest = table.filter(pc.field("status") == "unaligned")
     assert rest.num_rows == 8 and set(rest["reason"].to_pylist()) == {

@@ -62,7 +62,16 @@ def test_the_structure_of_a_curve_changes_where_base_blocks_do(both: RunTables) 
 
 
 def test_nz_against_nd_is_a_percentage_with_its_proof_in_the_row(both: RunTables) -> None:
-    (row,) = rows(format_effect(both), build=OLD, linear="wq_b", m=16)
+    end_to_end = {
+        "build": OLD, "compared_by": "arm", "metric": "tpot_ns", "base_arm": "w8a8_nz",
+        "candidate_arm": "w8a8_nd", "load": "64+16 tokens × 4", "ratio": 1.25, "ratio_low": 1.2,
+        "ratio_high": 1.3,
+    }  # fmt: skip
+    found = format_effect(both, pa.Table.from_pylist([end_to_end]))
+    (row,) = rows(found, build=OLD, linear="wq_b", m=16)
+    assert row["serving"] == "-20.0 % (-23.1 to -16.7) at 64+16 tokens × 4"
+    assert {other["serving"] for other in rows(found, build=NEW)} == {None}
+    assert row["nz_kernel_ns"] <= row["nz_ns"]
     assert -17.5 < row["nz_percent"] < -15.5 and row["verdict"] == "FASTER"
     assert (row["nd_format"], row["nz_format"]) == ("ND", "FRACTAL_NZ")
     assert (row["nd_kernel_format"], row["nz_kernel_format"]) == ("ND", "FRACTAL_NZ")
@@ -99,6 +108,7 @@ def test_the_report_says_each_answer_in_a_sentence(both: RunTables) -> None:
     assert list(said) == ["cores", "structure", "formats", "grouped"]
     assert "the fewest wq_b M 16 of sim-cann9.0.0: 1 of 16" in said["cores"].sentence
     assert "0 DynamicQuant kernels in 700 profiled calls of 28 points" in said["cores"].sentence
+    assert said["formats"].sentence.endswith("Experiment E was not measured on these builds.")
     assert "48 of 48 rows have both formats proved" in said["formats"].sentence
     assert all(len(row) == len(section.head) for section in said.values() for row in section.rows)
     key = ["wq_a", NEW, "4096", "16"]
