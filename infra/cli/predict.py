@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import orjson
 import typer
 
 import flows
 from infra.cli.exits import FAILED, USAGE, told
 from infra.cli.output import complain, out, show_rows
+from infra.cli.predict_arguments import columns_of, format_of, span_of, values_of
+from infra.cli.predict_output import print_rows, show_intervals
 from tasks.plan.experiment import Experiment, ExperimentError, load_experiments
-from tasks.predict.boundaries import Interval, intervals
-from tasks.predict.calls import ND, NZ, DynamicQuantCall, GroupedMatmulCall, QuantMatmulCall
+from tasks.predict.boundaries import intervals
+from tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, QuantMatmulCall
 from tasks.predict.environment import Platform, cann_version, platform
 from tasks.predict.errors import PredictError
 from tasks.predict.experiments import axis_list, curves
@@ -29,27 +28,34 @@ from tasks.predict.upgrades import Change, changes, worst_first
 
 DEFAULT_SOC = "Ascend910_9391"
 DEFAULT_CANN = "9.1.0"
-INTERVAL_COLUMNS = (
-    "tiling_key", "block_dim", "base_m", "base_n", "base_k", "m_cnt", "n_cnt", "rounds", "units_per_expert",
-    "single_n", "stream_k", "aiv_aic_ratio", "ub_template", "workspace_bytes", "branch",
-)  # fmt: skip
 
-app = typer.Typer(no_args_is_help=True, help="Predict host tiling without a device.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Predict host tiling without a device: where it flips, and what an upgrade will change.\n\n"
+    "The operator commands print intervals of an axis on which the tiling stays the same, the fields that "
+    "differ at each edge, the rule that decided, and what on the host may still override it.\n\n"
+    "Examples: `tilewatch predict quant-matmul --m 1:256 --k 4096 --n 1024` · "
+    "`tilewatch predict diff --cann 8.5.0 --to 9.1.0 --experiment B`",
+)
 
 Soc = Annotated[
-    str, typer.Option("--soc", help="SoC as CANN names it, e.g. Ascend910_9391 or Ascend950PR_9589.")
+    str, typer.Option("--soc", help="SoC as CANN names it, e.g. Ascend910_9391; a wrong one lists all.")
 ]
-Cann = Annotated[str, typer.Option("--cann", help="CANN version to predict for.")]
+Cann = Annotated[str, typer.Option("--cann", help="CANN version to predict for; a wrong one lists all.")]
 Cores = Annotated[
-    int | None, typer.Option("--cube-cores", help="Cube cores reported, where they are limited.")
+    int | None, typer.Option("--cube-cores", help="Cube cores that tiling sees, where they are limited.")
 ]
 NoTensorApi = Annotated[
     bool, typer.Option("--no-tensor-api", help="asc-devkit older than 9.1.0: no Tensor API on the 950.")
 ]
 M = Annotated[str, typer.Option("--m", help="Rows: 16 or a range 1:256.")]
 K = Annotated[int, typer.Option("--k", help="Inner dimension.")]
-N = Annotated[int, typer.Option("--n", help="Output columns.")]
+N = Annotated[int | None, typer.Option("--n", help="Output columns; or give --weight-shape.")]
+WeightShape = Annotated[
+    str, typer.Option("--weight-shape", help="Instead of --n: 4096,1024, experts first if there are any.")
+]
 Format = Annotated[str, typer.Option("--format", help="Weight format: nz or nd.")]
+Transposed = Annotated[bool, typer.Option("--transposed", help="Weight is [N, K] with transpose set.")]
 Every = Annotated[bool, typer.Option("--every-field", help="Also cut where a field only follows the shape.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: a list of objects.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
@@ -59,31 +65,47 @@ AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
 def dynamic_quant(
     m: M,
     k: K,
+    x_dtype: Annotated[str, typer.Option("--x-dtype", help="bfloat16 or float16.")] = "bfloat16",
+    smooth: Annotated[bool, typer.Option("--smooth", help="With a smooth scale.")] = False,
+    asymmetric: Annotated[
+        bool, typer.Option("--asymmetric", help="With an offset output (DynamicQuantV2).")
+    ] = False,
     soc: Soc = DEFAULT_SOC,
     cann: Cann = DEFAULT_CANN,
-    smooth: Annotated[bool, typer.Option(help="With a smooth scale.")] = False,
-    asymmetric: Annotated[bool, typer.Option(help="With an offset output (DynamicQuantV2).")] = False,
+    vector_cores: Annotated[
+        int | None, typer.Option("--vector-cores", help="Vector cores that tiling sees, where limited.")
+    ] = None,
     every_field: Every = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Intervals of M on which DynamicQuant (BF16 to INT8, per token) keeps its tiling."""
+    """Intervals of M on which DynamicQuant (BF16 to INT8, per token) keeps its tiling.
+
+    Example: `tilewatch predict dynamic-quant --m 1:256 --k 4096 --cann 8.5.0`
+    """
     with _told():
-        call = DynamicQuantCall(1, k, smooth=smooth, asymmetric=asymmetric)
-        span = _span("m", m)
-        found = intervals(call, "m", *span, platform(soc), cann_version(cann), every_field=every_field)
-        _show(found, "m", f"DynamicQuant K={k}, {soc}, CANN {cann}", as_json, as_csv)
+        call = DynamicQuantCall(1, k, x_dtype=x_dtype, smooth=smooth, asymmetric=asymmetric)
+        span, chip = span_of("m", m), platform(soc)
+        if vector_cores is not None:
+            chip = chip.limited(chip.cube_cores, vector_cores)
+        found = intervals(call, "m", *span, chip, cann_version(cann), every_field=every_field)
+        show_intervals(found, "m", f"DynamicQuant K={k}, {soc}, CANN {cann}", as_json, as_csv)
 
 
 @app.command("quant-matmul")
 def quant_matmul(
     m: M,
     k: K,
-    n: N,
+    n: N = None,
+    weight_shape: WeightShape = "",
     weight_format: Format = "nz",
-    transposed: Annotated[
-        bool, typer.Option("--transposed", help="Weight is [N, K] with transpose set.")
-    ] = False,
+    transposed: Transposed = False,
+    scale_dtype: Annotated[
+        str, typer.Option("--scale-dtype", help="Scale per channel: float32 or bfloat16.")
+    ] = "float32",
+    bias_dtype: Annotated[
+        str, typer.Option("--bias-dtype", help="int32, bfloat16 or float32; none without.")
+    ] = "",
     soc: Soc = DEFAULT_SOC,
     cann: Cann = DEFAULT_CANN,
     cube_cores: Cores = None,
@@ -92,31 +114,47 @@ def quant_matmul(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Intervals of M on which QuantMatmul (INT8, per channel and token, BF16 out) keeps its tiling."""
+    """Intervals of M on which QuantMatmul (INT8, per channel and token, BF16 out) keeps its tiling.
+
+    Example: `tilewatch predict quant-matmul --m 1:256 --k 4096 --n 1024 --format nz --soc Ascend910_9391
+    --cann 9.1.0`
+    """
     with _told():
-        call = QuantMatmulCall(1, k, n, _format(weight_format), transpose_w=transposed)
+        columns = columns_of(n, weight_shape, k, transposed)
+        call = QuantMatmulCall(
+            1, k, columns, format_of(weight_format), transpose_w=transposed, scale_dtype=scale_dtype,
+            bias_dtype=bias_dtype or None,
+        )  # fmt: skip
         version = cann_version(cann).without_tensor_api() if no_tensor_api else cann_version(cann)
         chip = _platform(soc, cube_cores)
-        found = intervals(call, "m", *_span("m", m), chip, version, every_field=every_field)
-        title = f"QuantBatchMatmulV3 K={k} N={n} {call.weight_format}, {soc}, CANN {cann}"
-        _show(found, "m", title, as_json, as_csv)
+        found = intervals(call, "m", *span_of("m", m), chip, version, every_field=every_field)
+        title = f"QuantBatchMatmulV3 K={k} N={columns} {call.weight_format}, {soc}, CANN {cann}"
+        show_intervals(found, "m", title, as_json, as_csv)
 
 
 @app.command("grouped-matmul")
 def grouped_matmul(
     k: K,
-    n: N,
     experts: Annotated[int, typer.Option("--experts", help="Experts on this device.")],
+    n: N = None,
+    weight_shape: WeightShape = "",
     m: Annotated[
         str, typer.Option("--m", help="Allocated rows of x, padding included: 9216 or a range.")
     ] = "9216",
     m_e: Annotated[
         str, typer.Option("--m-e", help="Rows of every expert: 26 or a range; needs one --m.")
     ] = "",
+    exact: Annotated[
+        bool, typer.Option("--exact", help="x is allocated without padding: rows follow --m-e.")
+    ] = False,
     tuning_config: Annotated[
         int, typer.Option("--tuning-config", help="Expected rows an expert, as hint.")
     ] = 0,
     weight_format: Format = "nz",
+    transposed: Transposed = False,
+    out_dtype: Annotated[
+        str, typer.Option("--out-dtype", help="bfloat16, float16, int8 or int32.")
+    ] = "bfloat16",
     soc: Soc = DEFAULT_SOC,
     cann: Cann = DEFAULT_CANN,
     cube_cores: Cores = None,
@@ -124,15 +162,21 @@ def grouped_matmul(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Intervals of allocated rows, or of rows an expert, on which GroupedMatmul keeps tiling and rounds."""
+    """Intervals of allocated rows, or of rows an expert, on which GroupedMatmul keeps tiling and rounds.
+
+    Example: `tilewatch predict grouped-matmul --k 4096 --n 4096 --experts 16 --m 9216 --m-e 1:256`
+    """
     with _told():
-        axis, span = ("m_e", _span("m_e", m_e)) if m_e else ("m", _span("m", m))
-        rows = _span("m", m)[0]
-        call = GroupedMatmulCall(rows, k, n, experts, _format(weight_format), tuning_config=tuning_config)
+        axis, span = ("m_e", span_of("m_e", m_e)) if m_e else ("m", span_of("m", m))
+        columns = columns_of(n, weight_shape, k, transposed, experts)
+        call = GroupedMatmulCall(
+            span_of("m", m)[0], k, columns, experts, format_of(weight_format), transpose_w=transposed,
+            out_dtype=out_dtype, tuning_config=tuning_config, exact_rows=exact,
+        )  # fmt: skip
         chip = _platform(soc, cube_cores)
         found = intervals(call, axis, *span, chip, cann_version(cann), every_field=every_field)
-        title = f"GroupedMatmul K={k} N={n} E={experts} {call.weight_format}, {soc}, CANN {cann}"
-        _show(found, axis, title, as_json, as_csv)
+        title = f"GroupedMatmul K={k} N={columns} E={experts} {call.weight_format}, {soc}, CANN {cann}"
+        show_intervals(found, axis, title, as_json, as_csv)
 
 
 @app.command("diff")
@@ -148,30 +192,37 @@ def diff(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """What an upgrade of CANN changes, worst first: cores lost, then another key, then another base block."""
+    """What an upgrade of CANN changes, worst first: cores lost, then another key, then another base block.
+
+    Example: `tilewatch predict diff --cann 8.5.0 --to 9.1.0 --experiment B --m 1:256 --csv`
+    """
     with _told():
         before, after, chip = cann_version(cann), cann_version(to), _platform(soc, cube_cores)
         found = []
         for spec in _experiments(experiment):
-            values = ints(_values("m", m)) if m else axis_list(spec)
+            values = ints(values_of("m", m)) if m else axis_list(spec)
             for curve in curves(spec):
                 found += changes(curve.call, curve.axis, values, chip, before, after, curve.linear)
         rows = [asdict(change) for change in dict.fromkeys(worst_first(found))]
-        _print(
-            rows,
-            [f.name for f in fields(Change)],
-            f"CANN {cann} → {to} on {soc}: {len(rows)} changes",
-            as_json,
-            as_csv,
-        )
+        title = f"CANN {cann} → {to} on {soc}: {len(rows)} changes"
+        if rows or as_json or as_csv:
+            print_rows(rows, [f.name for f in fields(Change)], title, as_json, as_csv)
+        else:
+            out.print(f"{title}: every predicted tiling stays as it is", markup=False)
 
 
 @app.command("check")
 def check(
     files: Annotated[list[Path], typer.Argument(help="Golden vectors: CSV or JSON lines, gzipped or not.")],
     shown: Annotated[int, typer.Option("--shown", help="Disagreements printed in full.")] = 5,
+    left_out: Annotated[
+        bool, typer.Option("--left-out", help="Also print every row that is not compared, and why.")
+    ] = False,
 ) -> None:
-    """Compare predictions with golden vectors, field by field; exits 1 if any covered row disagrees."""
+    """Compare predictions with golden vectors, field by field; exits 1 if any covered row disagrees.
+
+    Example: `tilewatch predict check golden_qbmm_910_93.csv.gz ut_qbmm_v3.jsonl.gz --left-out`
+    """
     with _told():
         results = check_files(files)
     for result in results:
@@ -179,6 +230,8 @@ def check(
         show_rows(columns, rows, title=result.summary)
         for line in result.first_disagreements(shown):
             out.print(line, markup=False, soft_wrap=True)
+        for number, why in result.uncovered.items() if left_out else ():
+            out.print(f"line {number}: left out: {why}", markup=False, soft_wrap=True)
     if any(result.disagreeing_rows for result in results):
         complain("a covered row disagrees with its golden vector")
         raise typer.Exit(FAILED)
@@ -195,34 +248,9 @@ def _told() -> Iterator[None]:
             raise typer.Exit(USAGE) from None
 
 
-def _format(name: str) -> str:
-    formats = {"nz": NZ, "fractal_nz": NZ, "nd": ND}
-    if name.lower() not in formats:
-        raise PredictError("format", f"{name!r}: must be nz or nd")
-    return formats[name.lower()]
-
-
 def _platform(soc: str, cube_cores: int | None) -> Platform:
     chip = platform(soc)
     return chip if cube_cores is None else chip.limited(cube_cores)
-
-
-def _span(name: str, text: str) -> tuple[int, int]:
-    """First and last of ``5`` or ``1:256``."""
-    first, _, last = text.partition(":")
-    try:
-        span = int(first), int(last or first)
-    except ValueError:
-        raise PredictError(name, f"{text!r}: must be a number or a range such as 1:256") from None
-    if span[0] > span[1]:
-        raise PredictError(name, f"{text!r}: the range ends before it begins")
-    return span
-
-
-def _values(name: str, text: str) -> list[int]:
-    """Values of ``1,16,64`` and ranges of it such as ``1:256``."""
-    spans = [_span(name, part) for part in text.split(",")]
-    return [value for first, last in spans for value in range(first, last + 1)]
 
 
 def _experiments(letters: list[str] | None) -> list[Experiment]:
@@ -231,46 +259,3 @@ def _experiments(letters: list[str] | None) -> list[Experiment]:
     if missing := [letter for letter in wanted if letter not in known]:
         raise ExperimentError(f"no operator experiment {', '.join(missing)}; known: {', '.join(known)}")
     return [known[letter] for letter in wanted]
-
-
-def _show(found: list[Interval], axis: str, title: str, as_json: bool, as_csv: bool) -> None:
-    rows = [
-        {f"{axis}_from": i.start, f"{axis}_to": i.stop}
-        | {name: getattr(i.record, name) for name in INTERVAL_COLUMNS}
-        | {"differs": ", ".join(i.differs)}
-        for i in found
-    ]
-    names = [f"{axis}_from", f"{axis}_to", *INTERVAL_COLUMNS, "differs"]
-    if as_json or as_csv:
-        names += ["rule", "unknown_reason"]
-        rows = [
-            row | {n: getattr(i.record, n) for n in names[-2:]} for row, i in zip(rows, found, strict=True)
-        ]
-    else:
-        names = [n for n in names if n == "differs" or any(row[n] is not None for row in rows)]
-        rows = [row | {"differs": _short(i.differs)} for row, i in zip(rows, found, strict=True)]
-    _print(rows, names, title, as_json, as_csv)
-    if not (as_json or as_csv):
-        for branch, rule in {i.record.branch: i.record.rule for i in found}.items():
-            out.print(f"{branch}: {rule}", markup=False)
-        for reason in {i.record.unknown_reason for i in found} - {None}:
-            out.print(f"not decided by shape: {reason}", markup=False)
-
-
-def _short(differs: tuple[str, ...]) -> str:
-    """The columns that differ, and how many fields of the tiling data besides."""
-    shown = [name for name in differs if name in INTERVAL_COLUMNS]
-    others = len(differs) - len(shown)
-    return ", ".join(shown) + (f" +{others}" if others else "")
-
-
-def _print(rows: list[dict[str, Any]], names: list[str], title: str, as_json: bool, as_csv: bool) -> None:
-    """Rows as a table for a person, as JSON or as CSV; values keep their own types."""
-    if as_json:
-        typer.echo(orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode())
-    elif as_csv:
-        writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    else:
-        show_rows(names, [[row[name] for name in names] for row in rows], title=title)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tasks.predict.calls import NZ, NZ_COLUMNS_INT8, NZ_ROWS, OperatorCall
 from tasks.predict.environment import CannVersion, Platform
-from tasks.predict.integers import BoolArray, IntArray, ints
+from tasks.predict.integers import BoolArray, IntArray
 from tasks.predict.predict import op_type, predict_axis
 from tasks.predict.records import Decisions, TilingRecord, record
 
@@ -104,6 +104,8 @@ def refine_axis(
 def _changes(decisions: Decisions, axis: str, every_field: bool) -> dict[str, BoolArray]:
     """For each field, whether it changes between neighbouring points."""
     own = decisions.fields if every_field else decisions.compared
-    compared = {"branch": ints(decisions.outcome), **decisions.columns, **own}
+    branches = np.array([outcome.branch for outcome in decisions.outcomes])[decisions.outcome]
+    reasons = np.array([outcome.unknown_reason or "" for outcome in decisions.outcomes])[decisions.outcome]
+    compared = {"branch": branches, "unknown_reason": reasons, **decisions.columns, **own}
     compared.pop(axis, None)
     return {name: values[1:] != values[:-1] for name, values in compared.items()}

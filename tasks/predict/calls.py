@@ -208,4 +208,7 @@ def _require_all(field: str, condition: BoolArray, values: IntArray, rule: str) 
 
 def _require_one_of(field: str, value: object, known: tuple[object, ...]) -> None:
     if value not in known:
-        raise PredictError(field, f"{value!r} is not covered; known: {', '.join(map(str, known))}")
+        raise PredictError(
+            field,
+            f"{value!r} is not covered; known: {', '.join('none' if k is None else str(k) for k in known)}",
+        )

@@ -25,7 +25,7 @@ from tasks.predict.golden_produced import derived_grouped, produced, segment
 from tasks.predict.golden_unit_tests import dynamic_quant, grouped_matmul, quant_matmul
 from tasks.predict.integers import UNSET, BoolArray, ints
 from tasks.predict.predict import predict_axis
-from tasks.predict.records import Decisions
+from tasks.predict.records import Decisions, Outcome
 from tasks.predict.tiling_keys import KeyLayout
 
 PATHS = {"mix_basic_api": "tensorapi", "mix_asw": "mix_asw", "tbe": "tbe", "basic": "basic"}
@@ -68,9 +68,14 @@ class FileResult:
         return len({d.line for d in self.disagreements})
 
     @property
+    def uncovered(self) -> dict[int, str]:
+        """Rows that nothing of is compared, and why, by line."""
+        return {line: why for line, why in sorted(self.left_out.items()) if line not in self.covered}
+
+    @property
     def reasons(self) -> Counter[str]:
         """Rows left out, by reason."""
-        return Counter(reason for line, reason in self.left_out.items() if line not in self.covered)
+        return Counter(self.uncovered.values())
 
     @property
     def summary(self) -> str:
@@ -142,7 +147,7 @@ def _check_group(result: FileResult, group: Sequence[Case]) -> None:
     known = np.broadcast_to(decisions.columns["tiling_key"] != UNSET, decisions.outcome.shape)
     for index in np.flatnonzero(~known):
         outcome = decisions.outcomes[decisions.outcome[index]]
-        result.left_out[owners[index].line] = f"unknown ({outcome.branch}): {outcome.unknown_reason}"
+        result.left_out[owners[index].line] = _left_out(owners[index], outcome)
     for index in np.flatnonzero(known):
         result.covered.add(owners[index].line)
         if owners[index].refused:
@@ -150,6 +155,14 @@ def _check_group(result: FileResult, group: Sequence[Case]) -> None:
                 Disagreement(owners[index].line, "refused", True, False, owners[index], values[index])
             )
     _compare(result, decisions, owners, values, known)
+
+
+def _left_out(case: Case, outcome: Outcome) -> str:
+    """Why nothing is compared: the template that the row itself names, and what would decide it."""
+    named = case.expected.get("key.KERNEL_TEMPLATE_TYPE")
+    if case.expected.get("path") == "basic" or named == quant_matmul_dav_2201.BASIC:
+        return f"the Basic path, as its own key says, whose blocks are not restated ({outcome.rule})"
+    return f"unknown, and by its own key {case.expected.get('tiling_key')} not the Basic path: {outcome.rule}"
 
 
 def _refused(result: FileResult, case: Case, error: PredictError) -> None:

@@ -7,7 +7,7 @@ Closed whitelists are taken as not matching, as they do not for the linears meas
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from tasks.predict.records import ONE_TO_ONE, Decisions, Outcome, constants
 from tasks.predict.tiling_keys import KeyLayout
 
 KEY = KeyLayout(("TRANS", 2), ("KERNEL_TEMPLATE_TYPE", 2), ("PERTOKEN", 1), ("OPTION_ATTRS", 2))
-TBE, OPTIMISED = 0, 2
+TBE, BASIC, OPTIMISED = 0, 1, 2
 DECODE_ROWS = 256
 OPTIMISED_WORKSPACE_BYTES = 50 * 1024 * 1024
 TBE_CORES = (20, 24)
@@ -31,22 +31,30 @@ GENEROUS_BIAS_BYTES = 16
 TYPE_CODE = {None: 3, "int32": 3, "bfloat16": 27, "float32": 0}
 
 _BANKS = "a runtime_kb or AOE tuning bank, or a closed whitelist, may override it; the tiling log decides"
+_SHRUNK = (
+    "the steps that shrink singleCoreM and singleCoreN to 50 MiB are not written down, so both are absent"
+)
+_BIAS = "what a floating-point bias takes of UB is not written down: ubCalcM is absent where it would matter"
+_BASIC = "the Basic template's block choice is not restated; observe the tiling log"
 OUTCOMES = (
     Outcome("tbe", "TBE template: block search, more rows than one base block a core", None, _BANKS),
+    Outcome(
+        "tbe",
+        "TBE template: block search, and the output of a round passes 50 MiB",
+        unknown_reason=f"{_BANKS}; {_SHRUNK}",
+    ),
     Outcome("tbe_optimised", "TBE template: block search, the rows fit one base block", None, _BANKS),
     Outcome("tbe_decode", "TBE template: block search, then the small-M decode rule", None, _BANKS),
-    Outcome(
-        "basic",
-        "Basic template: cube cores are neither 20 nor 24, or few rows with 13000 ≤ K ≤ 18944 on 910B",
-        unknown_reason="the Basic template's block choice is not restated; observe the tiling log",
-    ),
+    Outcome("basic", "Basic template: cube cores are neither 20 nor 24", None, _BASIC),
+    Outcome("basic", "Basic template: M ≤ 16, 13000 ≤ K ≤ 18944 and N ≥ 1500 on 910B", None, _BASIC),
     Outcome(
         "basic_or_tbe",
         "M above 256: the not-full-load test chooses between Basic and TBE",
-        unknown_reason="closed whitelists and the not-full-load test decide the template; observe the log",
+        unknown_reason="the not-full-load test is not written down, and closed whitelists precede it; "
+        "KERNEL_TEMPLATE_TYPE in the observed tiling key decides (1 Basic, 0 or 2 TBE)",
     ),
 )
-PLAIN, OPT, DECODE, BASIC, UNDECIDED = range(len(OUTCOMES))
+PLAIN, SHRUNK, OPT, DECODE, BASIC_CORES, BASIC_DEEP, UNDECIDED = range(len(OUTCOMES))
 CONSTANTS = {
     **dict.fromkeys(("batchA", "batchB", "batchC", "singleCoreBatch", "isPertoken"), 1),
     **dict.fromkeys(("batchM", "batchN", "singleBatchM", "singleBatchN", "stepM", "stepN"), 1),
@@ -73,18 +81,21 @@ def tile(call: QuantMatmulCall, at: Points, platform: Platform, cann: CannVersio
     workspace = align_up(ceil_div(at.n, found.n_parts), base[1]) * base[0] * 4 * platform.cube_cores
     optimised = (at.m <= base[0]) & (workspace < OPTIMISED_WORKSPACE_BYTES)
     decode = _decode(call, at, cann, found, base[0], workspace) & ~optimised
-    single_m, single_n = _single_core(call, at, found, base)
-    used = np.minimum(ceil_div(at.m, single_m) * ceil_div(at.n, single_n), platform.cube_cores)
-    outcome = where(template == PLAIN, where(optimised, OPT, where(decode, DECODE, PLAIN)), template)
-    known = outcome <= DECODE
-    data = _tiling_data(call, at, platform, found, base, (single_m, single_n), used, outcome != PLAIN)
+    real = _single_core(call, at, found, base)
+    used = np.minimum(ceil_div(at.m, real[0]) * ceil_div(at.n, real[1]), platform.cube_cores)
+    single, shrunk = _within_workspace(real, base, used, optimised | decode)
+    searched = np.select([optimised, decode, shrunk], [OPT, DECODE, SHRUNK], PLAIN)
+    outcome = where(template == PLAIN, searched, template)
+    known = outcome < BASIC_CORES
+    data = _tiling_data(at, found, base, real, single)
+    data |= _unified_buffer(call, at, platform, base, optimised | decode)
     shape = {"M": at.m, "N": at.n, "Ka": at.k, "Kb": at.k, "singleCoreK": at.k}
     bias = {"isBias": int(call.bias_dtype is not None), "biasDtype": TYPE_CODE[call.bias_dtype]}
     data = data | shape | constants(CONSTANTS | bias, len(at))
     columns = {
         "tiling_key": KEY.compose(
             TRANS=2 * call.transpose_x + call.transpose_w,
-            KERNEL_TEMPLATE_TYPE=where(outcome == PLAIN, TBE, OPTIMISED),
+            KERNEL_TEMPLATE_TYPE=where(outcome <= SHRUNK, TBE, OPTIMISED),
             PERTOKEN=1,
         ),
         "block_dim": used,
@@ -96,16 +107,24 @@ def tile(call: QuantMatmulCall, at: Points, platform: Platform, cann: CannVersio
         "n_cnt": ceil_div(at.n, base[1]),
         "stream_k": np.zeros_like(at.m),
         "aiv_aic_ratio": np.full_like(at.m, ONE_TO_ONE),
-        "rounds": ceil_div(single_m, base[0]) * ceil_div(single_n, base[1]),
+        "rounds": ceil_div(real[0], base[0]) * ceil_div(real[1], base[1]),
     }
     own = {name: where(known, values, UNSET) for name, values in data.items()}
     return Decisions(
         columns={name: where(known, values, UNSET) for name, values in columns.items()},
         fields=own,
         outcome=outcome,
-        outcomes=OUTCOMES,
+        outcomes=_outcomes(call),
         compared={n: v for n, v in own.items() if n not in FOLLOW_SHAPE and n not in CONSTANTS},
     )
+
+
+def _outcomes(call: QuantMatmulCall) -> tuple[Outcome, ...]:
+    """OUTCOMES, which say what a floating-point bias leaves open."""
+    if call.bias_dtype in (None, "int32"):
+        return OUTCOMES
+    said = tuple(replace(o, unknown_reason=f"{o.unknown_reason}; {_BIAS}") for o in OUTCOMES[:BASIC_CORES])
+    return said + OUTCOMES[BASIC_CORES:]
 
 
 def _searched(call: QuantMatmulCall, at: Points, platform: Platform, wanted: BoolArray) -> Result:
@@ -120,15 +139,15 @@ def _searched(call: QuantMatmulCall, at: Points, platform: Platform, wanted: Boo
 
 
 def _template(call: QuantMatmulCall, at: Points, platform: Platform, cann: CannVersion) -> IntArray:
-    """PLAIN for the TBE template, BASIC, or UNDECIDED between them."""
+    """PLAIN for the TBE template, one of BASIC_…, or UNDECIDED between them."""
     if call.x_format == NZ:
         return np.full(len(at), PLAIN)
     if platform.cube_cores not in TBE_CORES and cann.quant_matmul_basic_other_cores:
-        return np.full(len(at), BASIC)
+        return np.full(len(at), BASIC_CORES)
     small = (np.minimum(at.m, at.n) <= BASIC_SMALL[0]) & (np.maximum(at.m, at.n) <= BASIC_SMALL[1])
     deep = (at.m <= 16) & (at.k >= 13000) & (at.k <= 18944) & (at.n >= 1500)
     deep &= platform.name.startswith("Ascend910B")
-    return ints(np.select([small, deep, at.m > DECODE_ROWS], [PLAIN, BASIC, UNDECIDED], PLAIN))
+    return ints(np.select([small, deep, at.m > DECODE_ROWS], [PLAIN, BASIC_DEEP, UNDECIDED], PLAIN))
 
 
 def _decode(
@@ -151,24 +170,36 @@ def _single_core(
     return align_up(ceil_div(at.m, found.m_parts), unit_m), align_up(ceil_div(at.n, found.n_parts), unit_n)
 
 
+def _within_workspace(
+    real: tuple[IntArray, IntArray],
+    base: tuple[IntArray, IntArray, IntArray],
+    used: IntArray,
+    small_m: BoolArray,
+) -> tuple[tuple[IntArray, IntArray], BoolArray]:
+    """singleCoreM and singleCoreN, UNSET where the host shrinks them to 50 MiB, and where that is.
+
+    The small-M templates take one base block. Elsewhere one side is cut to one where both hold several.
+    """
+    loops_m, loops_n = ceil_div(real[0], base[0]), ceil_div(real[1], base[1])
+    both = (real[0] > base[0]) & (real[1] > base[1])
+    by_m = both & (loops_m <= loops_n)
+    cut = where(by_m, base[0], real[0]), where(both & ~by_m, base[1], real[1])
+    workspace = np.maximum(cut[0], base[0]) * np.maximum(cut[1], base[1]) * 4 * used
+    shrunk = ~small_m & (workspace > OPTIMISED_WORKSPACE_BYTES)
+    m, n = (where(small_m, base[i], where(shrunk, UNSET, cut[i])) for i in (0, 1))
+    return (m, n), shrunk
+
+
 def _tiling_data(
-    call: QuantMatmulCall,
     at: Points,
-    platform: Platform,
     found: Result,
     base: tuple[IntArray, IntArray, IntArray],
     real: tuple[IntArray, IntArray],
-    used: IntArray,
-    optimised: BoolArray,
+    single: tuple[IntArray, IntArray],
 ) -> dict[str, IntArray]:
     base_m, base_n, base_k = base
     step_a, step_b = ceil_div(found.k_a_l1, found.k_l0), ceil_div(found.k_b_l1, found.k_l0)
     depth_a, depth_b = step_a * found.a_buffers, step_b * found.b_buffers
-    cut = _one_base(real, base)
-    product = np.maximum(cut[0], base_m) * np.maximum(cut[1], base_n) * 4 * used
-    # Beyond 50 MiB the host shrinks the single-core block further, by steps that are not restated.
-    kept = optimised | (product <= OPTIMISED_WORKSPACE_BYTES)
-    single = tuple(where(kept, where(optimised, side, cut[i]), UNSET) for i, side in enumerate(base[:2]))
     return {
         "stepKa": step_a, "stepKb": step_b,
         "depthA1": depth_a, "depthB1": depth_b,
@@ -178,33 +209,23 @@ def _tiling_data(
         "transLength": np.maximum(np.maximum(base_m, base_n) * base_k, 4 * base_m * base_n),
         "shareL0CSize": 4 * base_m * base_n,
         "shareL1Size": depth_a * base_m * base_k + depth_b * base_n * base_k,
-        "iterateOrder": _iterate_order(at, found, base, single, real),
-    } | _unified_buffer(call, at, platform, base, optimised)  # fmt: skip
-
-
-def _one_base(
-    real: tuple[IntArray, IntArray], base: tuple[IntArray, IntArray, IntArray]
-) -> tuple[IntArray, IntArray]:
-    """Outside the optimised template one side is cut to one base block where both sides hold several."""
-    loops_m, loops_n = ceil_div(real[0], base[0]), ceil_div(real[1], base[1])
-    both = (real[0] > base[0]) & (real[1] > base[1])
-    by_m = both & (loops_m <= loops_n)
-    return where(by_m, base[0], real[0]), where(both & ~by_m, base[1], real[1])
+        "iterateOrder": _iterate_order(at, found, base, single),
+    }  # fmt: skip
 
 
 def _iterate_order(
     at: Points,
     found: Result,
     base: tuple[IntArray, IntArray, IntArray],
-    single: tuple[IntArray, ...],
-    real: tuple[IntArray, IntArray],
+    single: tuple[IntArray, IntArray],
 ) -> IntArray:
+    """1 for A only held whole, or both and the cheaper way; UNSET where that rests on an absent size."""
     whole = ceil_div(at.k, 32)
-    only_a = (found.k_a_l1 >= whole) & (found.k_b_l1 < whole)
-    both = (found.k_a_l1 >= whole) & (found.k_b_l1 >= whole)
-    m, n = (where(side == UNSET, other, side) for side, other in zip(single, real, strict=True))
+    full_a, full_b = found.k_a_l1 >= whole, found.k_b_l1 >= whole
+    m, n = single
     by_rows = m + n * ceil_div(m, base[0]) < n + m * ceil_div(n, base[1])
-    return ints(only_a | (both & by_rows))
+    both = full_a & full_b
+    return where(both & (m == UNSET), UNSET, ints((full_a & ~full_b) | (both & by_rows)))
 
 
 def _unified_buffer(

@@ -59,6 +59,37 @@ def test_dynamic_quant_and_grouped_matmul_answer_too() -> None:
     assert [(row["m_e_from"], row["rounds"]) for row in json.loads(grouped.output)] == [(1, 11), (129, 22)]
 
 
+def test_a_weight_shape_stands_for_n() -> None:
+    by_n = run("quant-matmul", "--m", "16", "--k", "4096", "--n", "1024", "--json").output
+    for shape, more in (("4096,1024", ()), ("4096,1024", ("--n", "1024"))):
+        assert (
+            run("quant-matmul", "--m", "16", "--k", "4096", "--weight-shape", shape, *more, "--json").output
+            == by_n
+        )
+    grouped = run(
+        "grouped-matmul",
+        "--k",
+        "2048",
+        "--experts",
+        "16",
+        "--weight-shape",
+        "16,4096,2048",
+        "--transposed",
+        "--json",
+    )
+    assert json.loads(grouped.output)[0]["base_n"] == 256
+
+
+def test_what_never_changes_stands_once_below_the_table() -> None:
+    printed = run(*WQ_A, "--m", "90:100").output
+    assert "everywhere: n_cnt 8, stream_k False, aiv_aic_ratio 1:1" in printed
+
+
+def test_an_upgrade_that_changes_nothing_says_so() -> None:
+    printed = run("diff", "--cann", "9.0.0", "--to", "9.1.0", "--experiment", "A").output
+    assert "0 changes: every predicted tiling stays as it is" in printed
+
+
 def test_diff_shows_dynamic_quant_falling_from_16_cores_to_4() -> None:
     rows = json.loads(run("diff", "--cann", "8.5.0", "--to", "9.1.0", "--experiment", "B", "--json").output)
     wanted = {
@@ -93,6 +124,16 @@ def test_diff_takes_other_axis_values() -> None:
         (("quant-matmul", "--m", "9:1", "--k", "4096", "--n", "1024"), "the range ends before it begins"),
         (("quant-matmul", "--m", "x", "--k", "4096", "--n", "1024"), "must be a number or a range"),
         (("quant-matmul", "--m", "1", "--k", "4096", "--n", "1024", "--format", "nh"), "must be nz or nd"),
+        (
+            ("quant-matmul", "--m", "1", "--k", "4096", "--weight-shape", "1024,4096"),
+            "k: 4096: K of x must be",
+        ),
+        (("quant-matmul", "--m", "1", "--k", "4096"), "give --n, or the weight as --weight-shape"),
+        (
+            ("quant-matmul", "--m", "1", "--k", "4096", "--n", "512", "--bias-dtype", "int4"),
+            "bias_dtype: 'int4' is not covered; known: none, int32",
+        ),
+        (("dynamic-quant", "--m", "1", "--k", "4096", "--x-dtype", "int8"), "known: bfloat16, float16"),
         (("dynamic-quant", "--m", "1", "--k", "4096", "--soc", "Ascend1"), "known: Ascend910_9381"),
         (("dynamic-quant", "--m", "1", "--k", "4096", "--cann", "1.0"), "known: 8.5.0"),
         (("diff", "--to", "9.1.0", "--experiment", "Q"), "no operator experiment Q; known: A"),
@@ -116,6 +157,17 @@ def test_check_exits_0_where_all_rows_agree_and_1_where_one_does_not(tmp_path: P
     assert agreed.exit_code == 0 and "1 rows, 1 covered, 1 agree" in agreed.output
     assert differed.exit_code == 1
     assert "line 2: block_dim: expected 5, predicted 4" in differed.output
+
+
+def test_check_prints_every_row_left_out_with_its_reason(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text(
+        "op,soc,cann,cores,l2_bytes,weight,transpose_x2,K,N,M_from,M_to,block_dim,tiling_key,stepKa_or_kAL1,stepKb_or_kBL1,path\n"
+        "QuantBatchMatmulV3,Ascend910_93,>=9.1,22,201326592,NZ,0,4096,1024,1,16,16,20,8,8,basic\n"
+    )
+    result = run("check", str(rows), "--left-out")
+    assert result.exit_code == 0 and "1 rows, 0 covered" in result.output
+    assert "line 2: left out: the Basic path, as its own key says" in result.output
 
 
 def test_check_of_a_missing_file_exits_2(tmp_path: Path) -> None:

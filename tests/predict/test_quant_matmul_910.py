@@ -67,6 +67,29 @@ def test_every_record_says_that_tuning_banks_can_override_it() -> None:
     assert "tuning bank" in (predict(QuantMatmulCall(16, 4096, 1024), C910, CANN).unknown_reason or "")
 
 
+def test_a_floating_point_bias_leaves_the_unified_buffer_open_where_it_would_matter() -> None:
+    narrow = predict(QuantMatmulCall(16, 4096, 1024, bias_dtype="bfloat16"), C910, CANN)
+    wide = predict(QuantMatmulCall(32, 6912, 11264, bias_dtype="bfloat16"), C910, CANN)
+    plain = predict(QuantMatmulCall(32, 6912, 11264, bias_dtype="int32"), C910, CANN)
+    assert "ubCalcM" in narrow.fields and "ubCalcM" not in wide.fields and plain.fields["ubCalcM"] == 15
+    assert "ubCalcM is absent" in (wide.unknown_reason or "")
+    assert "ubCalcM" not in (plain.unknown_reason or "")
+
+
+def test_beyond_fifty_mebibytes_the_single_core_block_is_absent_and_the_record_says_so() -> None:
+    found = predict(QuantMatmulCall(256, 1536, 65536, ND, transpose_w=True), C910, CANN)
+    assert (found.branch, found.tiling_key, found.fields["realSingleCoreN"]) == ("tbe", "17", 5472)
+    assert "singleCoreM" not in found.fields and "50 MiB" in (found.unknown_reason or "")
+
+
+def test_few_rows_of_a_deep_matrix_take_the_basic_template_on_910b_only() -> None:
+    call = QuantMatmulCall(16, 13056, 2048)
+    found = predict(call, platform("Ascend910B2"), CANN)
+    assert (found.branch, found.tiling_key) == ("basic", None)
+    assert "13000 ≤ K ≤ 18944" in found.rule
+    assert predict(call, C910, CANN).branch.startswith("tbe")
+
+
 def test_stream_k_is_never_predicted_for_per_token_scales() -> None:
     assert predict(QuantMatmulCall(1, 4096, 1024), C910, CANN).stream_k is False
 
