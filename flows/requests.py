@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tasks.measure.environment import BuildEnvironment
+
 Letter = Annotated[str, Field(pattern=r"^[A-Z]$")]
 
 
@@ -47,6 +49,11 @@ class SweepRequest(_Request):
         (), description="CANN versions: adds both sides of every predicted tiling boundary to the axis"
     )
     soc: str = Field("Ascend910_9391", description="SoC that the boundaries are predicted for")
+    environments: tuple[BuildEnvironment, ...] = Field(
+        (),
+        description="Builds that lie side by side on the host, each by label, set_env, python, library_path: "
+        "several are arms of one ABBA sweep, the first is the baseline; empty: the worker's own",
+    )
     command: str = Field("", description="The command that asked for it, recorded with the run")
     devices: tuple[str, ...] = Field(
         (),

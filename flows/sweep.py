@@ -71,7 +71,8 @@ def experiments(settings: Settings) -> dict[str, Experiment]:
 
 def options(request: SweepRequest) -> SweepOptions:
     """The request as the pipeline takes it."""
-    return SweepOptions(**request.model_dump(exclude={"resume", "devices", "patience_s"}))
+    asked = request.model_dump(exclude={"resume", "devices", "patience_s", "environments"})
+    return SweepOptions(**asked, environments=request.environments)
 
 
 @task(name="start", cache_policy=NO_CACHE)

@@ -22,6 +22,7 @@ from infra.errors import (
 from tasks.analyse.tables import AnalysisError
 from tasks.collect.manifest import CaptureError
 from tasks.collect.unpack import ArchiveError
+from tasks.measure.environment import BuildEnvironmentError
 from tasks.measure.run import MeasureError
 from tasks.plan.experiment import ExperimentError
 from tasks.plan.plan import PlanError
@@ -43,7 +44,7 @@ MEANINGS = {
     INTERRUPTED: "stopped by ctrl-C; what was measured is kept and the run can be resumed",
 }
 
-_USAGE_ERRORS = (SettingsError, QueryError, ExperimentError, PlanError)
+_USAGE_ERRORS = (SettingsError, QueryError, ExperimentError, PlanError, BuildEnvironmentError)
 _ENVIRONMENT_ERRORS = (
     StoreUnreachableError, CredentialsError, BucketError, NoSpaceError, ServiceError, MeasureError,
 )  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import pyarrow as pa
 import typer
@@ -15,6 +16,10 @@ from infra.cli.exits import FAILED, INTERRUPTED, told
 from infra.cli.output import complain, err, out, show_rows, show_table, warn
 from infra.cli.progress import shown
 from infra.settings import load_settings
+
+if TYPE_CHECKING:
+    from flows.compare import Comparison
+    from infra.pipeline.report import SweepReport
 
 
 def register(app: typer.Typer) -> None:
@@ -55,6 +60,14 @@ def run(
         typer.Option(metavar="CANN", help="Add both sides of every boundary predicted for this version."),
     ] = None,
     soc: Annotated[str, typer.Option(help="SoC to predict boundaries for.")] = "Ascend910_9391",
+    environment: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LABEL=SET_ENV",
+            help="A build of this host: LABEL=/path/set_env.sh, also ,python=PATH and ,library_path=PATH. "
+            "Several are measured as arms of one sweep; the first is the baseline.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Measure, archive, validate, tabulate and report.
@@ -69,7 +82,9 @@ def run(
         from prefect import tags
 
         from flows.requests import SweepRequest
+        from flows.side_by_side import SideBySide, runs_beside, side_by_side
         from flows.sweep import check, sweep
+        from tasks.measure.environment import parse_environment
 
         request = SweepRequest(
             experiments=tuple(experiments or ("A", "B", "C", "D")),
@@ -84,6 +99,7 @@ def run(
             arm=arm,
             refine=tuple(refine or ()),
             soc=soc,
+            environments=tuple(parse_environment(text) for text in environment or ()),
             command=shlex.join(["tilewatch", *sys.argv[1:]]),
         )
         check(request)
@@ -91,7 +107,8 @@ def run(
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill stops as ctrl-C does
         try:
             with shown(), tags("tilewatch", agent, preset):
-                report = sweep(request)
+                together = len(runs_beside(settings, resume) if resume else request.environments) > 1
+                done = side_by_side(request) if together else SideBySide((sweep(request),), ())
         except KeyboardInterrupt:
             new = sorted(set(spool.runs(settings)) - before)
             run_id = resume or (new[-1] if new else None)
@@ -100,6 +117,17 @@ def run(
             else:
                 err.print(f"stopped; what was measured is kept. Go on with: tilewatch run --resume {run_id}")
             raise typer.Exit(INTERRUPTED) from None
+    for report in done.sweeps:
+        show_report(report, as_json)
+    for comparison in done.comparisons:
+        labels = {report.run_id: report.build for report in done.sweeps}
+        show_comparison(comparison, labels, as_json)
+    if any(report.failed for report in done.sweeps):
+        raise typer.Exit(FAILED)
+
+
+def show_report(report: SweepReport, as_json: bool) -> None:
+    """Print what one run came to; warnings and failures go to stderr."""
     if as_json:
         show_table(report.summary, as_json=True)
     else:
@@ -113,7 +141,18 @@ def run(
         out.print(f"report: {report.path}", soft_wrap=True)
     if report.failed:
         complain("no process of an experiment completed", f"tilewatch show {report.run_id} says why")
-        raise typer.Exit(FAILED)
+
+
+def show_comparison(comparison: Comparison, labels: Mapping[str, str], as_json: bool) -> None:
+    """Print how one build compares with the first of the same sweep; ``labels`` names builds by run id."""
+    if as_json:
+        show_table(comparison.rows, as_json=True)
+        return
+    from tasks.publish.summary import comparison_summary
+
+    builds = (labels[comparison.rows[side][0].as_py()] for side in ("candidate", "baseline"))
+    out.print(f"{' against '.join(builds)}: {comparison_summary(comparison.rows).sentence}", soft_wrap=True)
+    out.print(f"report: {comparison.report}", soft_wrap=True)
 
 
 def summary_rows(summary: pa.Table) -> list[tuple[str, ...]]:

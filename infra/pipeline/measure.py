@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infra.lease import Lease
@@ -13,6 +13,7 @@ from infra.progress import current
 from infra.settings import Settings
 from infra.spool import RunFolder
 from tasks.collect.manifest import read_manifest
+from tasks.measure.environment import of_facts
 from tasks.measure.run import Outcome, Progress, measure_process
 from tasks.plan.plan import Plan, Process
 from tasks.plan.run_document import RunDocument
@@ -37,6 +38,21 @@ def batches(folder: RunFolder) -> Iterator[Batch]:
         if (letter, process.block) not in seen:
             seen.add((letter, process.block))
             yield Batch(letter, process.block)
+
+
+def batches_together(folders: Sequence[RunFolder]) -> Iterator[tuple[Batch, RunFolder]]:
+    """Batches of several runs of the same plan as one ABBA sweep: every build is a lane beside the arms.
+
+    In even blocks the first run comes first, in odd ones the last; each has its own arms in that order too.
+    """
+    todo = [set(batches(folder)) for folder in folders]
+    for letter, plan in folders[0].document.plans.items():
+        for block in sorted({process.block for process in plan.processes}):
+            batch = Batch(letter, block)
+            lanes = list(zip(folders, todo, strict=True))
+            for folder, left in lanes if block % 2 == 0 else reversed(lanes):
+                if batch in left:
+                    yield batch, folder
 
 
 def measure_batch(settings: Settings, folder: RunFolder, batch: Batch, lease: Lease) -> list[Outcome]:
@@ -81,13 +97,15 @@ def _measure(
         current().advance(f"{experiment} {process.name}", share - told)
         told = share
 
+    environment = of_facts(document.environment)
     outcome = measure_process(
         plan.document(process, facts),
         folder.capture_folder(experiment, process),
-        python=str(settings.measure_python),
+        python=(environment and environment.python) or str(settings.measure_python),
         timeout_s=_limit_s(plan, process),
         lock_fd=lease.descriptor,
         on_progress=on_progress,
+        variables=environment.variables() if environment else None,
     )
     current().advance(f"{experiment} {process.name}", 1.0 - told)
     if outcome.status != "complete":

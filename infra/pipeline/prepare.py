@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infra import spool
 from infra.archive import Archive
 from infra.errors import TilewatchError
 from infra.pipeline.simulate import AGENT as SIMULATED
 from infra.pipeline.simulate import chosen_build, simulated_document
+from infra.progress import current
 from infra.settings import Settings
 from infra.spool import RunFolder
+from tasks.measure.environment import BuildEnvironment, BuildEnvironmentError
 from tasks.measure.method import default_method, method_hash
 from tasks.measure.run import Description, describe
 from tasks.plan.experiment import Agent, Experiment
@@ -32,7 +34,7 @@ class BuildLabelError(TilewatchError):
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """What to sweep, as a person asked for it."""
+    """What to sweep, as a person asked for it. ``environments``: builds of this host; none: the worker's."""
 
     experiments: Sequence[str]
     preset: str
@@ -46,26 +48,59 @@ class SweepOptions:
     refine: Sequence[str]
     soc: str
     command: str
+    environments: Sequence[BuildEnvironment] = ()
 
 
 def prepare(
     settings: Settings, archive: Archive, options: SweepOptions, known: Mapping[str, Experiment]
 ) -> RunFolder:
-    """Plan a new run and make its folder in the spool.
+    """Plan a new run of one build and make its folder in the spool.
 
     Raises PlanError for an unknown experiment, BuildLabelError where the label names another build in the
-    archive, MeasureError where the measuring interpreter cannot measure.
+    archive, MeasureError where the measuring interpreter cannot measure, BuildEnvironmentError for several
+    environments: those are planned by ``prepare_together``.
+    """
+    if len(options.environments) > 1:
+        names = ", ".join(environment.label for environment in options.environments)
+        raise BuildEnvironmentError(f"environments {names}: several builds are measured by flow side_by_side")
+    return prepare_together(settings, archive, options, known)[0]
+
+
+def prepare_together(
+    settings: Settings, archive: Archive, options: SweepOptions, known: Mapping[str, Experiment]
+) -> list[RunFolder]:
+    """Plan one run a build, all with the same points, seed and order, and make their folders in the spool.
+
+    Raises what ``prepare`` raises, and BuildEnvironmentError where the builds run on different devices.
     """
     settings.prepare()
     seed = options.seed or time.time_ns() % 1_000_000_007
     planned = plans(options, known, seed)
     if options.agent == SIMULATED:
-        return _prepare_simulated(settings, archive, options, planned, seed)
-    description = describe(str(settings.measure_python), options.agent)
-    label = options.build or _label(options.agent, description)
-    _refuse_taken_label(archive, label, description.build_id)
+        return [_prepare_simulated(settings, archive, options, planned, seed)]
+    documents = [_document(settings, options, planned, seed, one) for one in options.environments or (None,)]
+    for document in documents:
+        _refuse_taken_label(archive, document.build, document.build_id)
+    _refuse_unlike(documents)
+    if len(documents) > 1:
+        beside = tuple(document.run_id for document in documents)
+        documents = [replace(document, beside=beside) for document in documents]
+    return [spool.create(settings, document) for document in documents]
+
+
+def _document(
+    settings: Settings,
+    options: SweepOptions,
+    planned: Mapping[str, Plan],
+    seed: int,
+    environment: BuildEnvironment | None,
+) -> RunDocument:
+    """The document of a new run in ``environment``. Raises MeasureError."""
+    python = (environment and environment.python) or str(settings.measure_python)
+    description = describe(python, options.agent, environment.variables() if environment else None)
     method = default_method(options.agent)
-    document = RunDocument(
+    label = environment.label if environment else options.build or _label(options.agent, description)
+    return RunDocument(
         run_id=spool.new_run_id(),
         started_ns=time.time_ns(),
         command=options.command or _command(options),
@@ -82,9 +117,22 @@ def prepare(
         method=method,
         method_hash=method_hash(method),
         plans=planned,
-        selection=_selection(options),
+        selection=_selection(options, environment),
+        environment=environment.facts() if environment else {},
     )
-    return spool.create(settings, document)
+
+
+def _refuse_unlike(documents: Sequence[RunDocument]) -> None:
+    """Raises BuildEnvironmentError where the builds see different devices; notes builds that are the same."""
+    first = documents[0]
+    for other in documents[1:]:
+        if other.device_class != first.device_class:
+            raise BuildEnvironmentError(
+                f"environments {first.build} and {other.build} see different devices, "
+                f"{first.device_class} and {other.device_class}"
+            )
+        if other.build_id == first.build_id:
+            current().note(f"{first.build} and {other.build} are the same build {first.build_id}")
 
 
 def _prepare_simulated(
@@ -109,6 +157,7 @@ def plans(options: SweepOptions, known: Mapping[str, Experiment], seed: int) -> 
         raise PlanError(f"no agent {options.agent!r}; known: {', '.join(AGENTS)}")
     if options.agent == SIMULATED:
         chosen_build(options.build, options.soc)
+    _check_environments(options)
     if unknown := [letter for letter in options.experiments if letter not in known]:
         later = "; E (serving, end to end) is not built yet" if "E" in unknown else ""
         raise PlanError(f"no experiment {', '.join(unknown)}; known: {', '.join(known)}{later}")
@@ -125,6 +174,17 @@ def plans(options: SweepOptions, known: Mapping[str, Experiment], seed: int) -> 
     return {letter: make_plan(known[letter], request) for letter in sorted(set(options.experiments))}
 
 
+def _check_environments(options: SweepOptions) -> None:
+    """Raises BuildEnvironmentError for what contradicts itself."""
+    labels = [environment.label for environment in options.environments]
+    if labels and options.agent == SIMULATED:
+        raise BuildEnvironmentError("agent simulated executes nothing: it has no environments")
+    if labels and options.build is not None:
+        raise BuildEnvironmentError(f"an environment's label is that of its build: leave out {options.build}")
+    if len(set(labels)) < len(labels):
+        raise BuildEnvironmentError(f"environments {', '.join(labels)}: one label stands for one build")
+
+
 def _refine(options: SweepOptions) -> Refine | None:
     """Both sides of every boundary predicted for the named CANN versions on the named SoC."""
     if not options.refine:
@@ -135,12 +195,13 @@ def _refine(options: SweepOptions) -> Refine | None:
         raise PlanError(f"refine: {error}") from error
 
 
-def _selection(options: SweepOptions) -> str:
+def _selection(options: SweepOptions, environment: BuildEnvironment | None = None) -> str:
     """The options that a point needs to be found again, as on the command line."""
     words = ["--axis", options.axis] if options.axis else []
     for version in options.refine:
         words += ["--refine", version]
     words += ["--soc", options.soc] if options.refine else []
+    words += ["--environment", environment.option()] if environment else []
     return "".join(f"{word} " for word in words)
 
 
@@ -165,4 +226,6 @@ def _command(options: SweepOptions) -> str:
     for name in ("build", "processes", "axis", "point", "arm"):
         if (value := getattr(options, name)) is not None:
             words += [f"--{name}", str(value)]
+    for environment in options.environments:
+        words += ["--environment", environment.option()]
     return " ".join(words)

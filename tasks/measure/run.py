@@ -68,12 +68,19 @@ class Outcome:
     has_manifest: bool
 
 
-def describe(python: str, agent: str) -> Description:
-    """Ask ``python`` what it would measure with. Raises MeasureError naming ``measure_python``."""
+def describe(python: str, agent: str, variables: Mapping[str, str] | None = None) -> Description:
+    """Ask ``python`` what it would measure with, under ``variables`` instead of this process's own.
+
+    Raises MeasureError naming ``measure_python``.
+    """
     command = [python, str(PROGRAM), "--describe", "--agent", agent]
     try:
         answer = subprocess.run(
-            command, capture_output=True, text=True, timeout=DESCRIBE_TIMEOUT_S, env=_environment()
+            command,
+            capture_output=True,
+            text=True,
+            timeout=DESCRIBE_TIMEOUT_S,
+            env=_without_secrets(variables),
         )
     except OSError as error:
         raise MeasureError(
@@ -99,11 +106,13 @@ def measure_process(
     timeout_s: float,
     lock_fd: int | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Outcome:
     """Measure one process plan into ``capture_dir``; a capture that is there already is returned as it is.
 
     ``lock_fd`` is a descriptor that holds the plan's device lock already; without it the process takes the
-    lock itself. ``timeout_s`` runs while the process holds the device; waiting for it does not count. What an
+    lock itself. ``timeout_s`` runs while the process holds the device; waiting for it does not count.
+    ``variables`` are all that the process sees, this process's own where none are given. What an
     interrupted process left is removed first. Whatever ends this function, no process of its session survives
     it. Raises MeasureError where ``capture_dir`` holds something that is not a capture.
     """
@@ -118,7 +127,8 @@ def measure_process(
     if lock_fd is not None:
         command += ["--lock-fd", str(lock_fd)]
     try:
-        with _session(command, () if lock_fd is None else (lock_fd,)) as child:
+        inherited = () if lock_fd is None else (lock_fd,)
+        with _session(command, inherited, _without_secrets(variables)) as child:
             follower = _Follower(child, len(plan["points"]), timeout_s, on_progress)
             timed_out = not follower.follow()
         return _outcome(child.returncode, follower, capture_dir, timed_out)
@@ -200,7 +210,9 @@ class _Lines:
 
 
 @contextlib.contextmanager
-def _session(command: list[str], descriptors: tuple[int, ...]) -> Iterator[subprocess.Popen[str]]:
+def _session(
+    command: list[str], descriptors: tuple[int, ...], variables: Mapping[str, str]
+) -> Iterator[subprocess.Popen[str]]:
     """Run ``command`` in a session of its own; on leaving, whatever still runs in it is killed."""
     child = subprocess.Popen(
         command,
@@ -208,7 +220,7 @@ def _session(command: list[str], descriptors: tuple[int, ...]) -> Iterator[subpr
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=_environment(),
+        env=variables,
         start_new_session=True,
         pass_fds=descriptors,
     )
@@ -256,9 +268,10 @@ def _remove_partial(capture_dir: Path) -> None:
     shutil.rmtree(capture_dir)
 
 
-def _environment() -> dict[str, str]:
+def _without_secrets(variables: Mapping[str, str] | None) -> dict[str, str]:
     """The environment without what looks like a credential: a measuring program needs none."""
-    return {name: value for name, value in os.environ.items() if not _SECRET_NAME.search(name)}
+    given = os.environ if variables is None else variables
+    return {name: value for name, value in given.items() if not _SECRET_NAME.search(name)}
 
 
 def _why_not_described(python: str, stderr: str) -> str:

@@ -28,7 +28,9 @@ class RunDocument:
 
     ``plans`` are those of operator experiments, ``serving`` those of serving ones, by letter; ``method`` is
     that of the operators. ``selection`` holds the options that chose the axis values, as on the command line
-    with a blank behind.
+    with a blank behind. ``environment`` is what its processes are started under (``BuildEnvironment.facts``),
+    empty for the worker's own; ``beside`` are all runs measured in one ABBA sweep, this one included, in
+    order: one a build.
     """
 
     run_id: str
@@ -49,6 +51,8 @@ class RunDocument:
     plans: Mapping[str, Plan]
     selection: str = ""
     serving: Mapping[str, ServingPlan] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
 
     @property
     def experiments(self) -> tuple[str, ...]:
@@ -81,7 +85,8 @@ def read_run_document(data: bytes, name: str | Path = "run.json") -> RunDocument
             raise RunDocumentError(f"{name}: schema_version is not {SCHEMA_VERSION}")
         plans = {letter: _plan(raw) for letter, raw in body.pop("plans").items()}
         serving = {letter: _serving_plan(raw) for letter, raw in body.pop("serving", {}).items()}
-        return RunDocument(plans=plans, serving=serving, **body)
+        beside = tuple(body.pop("beside", ()))
+        return RunDocument(plans=plans, serving=serving, beside=beside, **body)
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise RunDocumentError(f"{name}: not a run document: {error}") from error
 

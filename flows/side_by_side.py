@@ -1,0 +1,78 @@
+"""Several builds of one host as arms of one ABBA sweep: one run a build, one lease, then their comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prefect import flow, runtime, task
+from prefect.cache_policies import NO_CACHE
+
+from flows.compare import Comparison, compare
+from flows.requests import CompareRequest, SweepRequest
+from flows.sweep import archived, experiments, leave_artifacts, measure, options, publish, tabulated
+from infra import progress, spool
+from infra.archive import open_archive
+from infra.lease import leased
+from infra.pipeline.measure import batches_together
+from infra.pipeline.prepare import prepare_together
+from infra.pipeline.report import SweepReport
+from infra.settings import Settings, load_settings
+from infra.spool import RunFolder
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """One report a build in the order asked for, and every later build against the first."""
+
+    sweeps: tuple[SweepReport, ...]
+    comparisons: tuple[Comparison, ...]
+
+
+@flow(name="side_by_side", flow_run_name="side by side {request.title}")
+def side_by_side(request: SweepRequest) -> SideBySide:
+    """Measure every build of ``request.environments`` in one lease, in ABBA order, and compare them.
+
+    Each process is started under its own build's environment and verifies the build it finds there; captures
+    and tables are filed under the build's own label. A build of which no process completed is not compared.
+    ``resume`` takes the run id of any of them.
+    """
+    settings = load_settings()
+    with open_archive(settings):
+        folders = runs_beside(settings, request.resume or start_together(request))
+        todo = list(batches_together(folders))
+        progress.current().stage("measure", sum(1 for f in folders for _ in f.remaining()))
+        with leased(settings, folders[0].document) as lease:
+            for batch, folder in todo:
+                measure(folder, batch, lease)
+        reports = [publish(tabulated(folder, archived(folder))) for folder in folders]
+    for report in reports:
+        leave_artifacts(report)
+    first, *others = reports
+    comparisons = [
+        compare(CompareRequest(baseline=first.run_id, candidate=other.run_id))
+        for other in others
+        if not (first.failed or other.failed)
+    ]
+    return SideBySide(tuple(reports), tuple(comparisons))
+
+
+def runs_beside(settings: Settings, run_id: str) -> list[RunFolder]:
+    """The runs measured together with ``run_id``, itself included, in order; often it alone."""
+    folder = spool.find(settings, run_id)
+    return [spool.find(settings, one) for one in folder.document.beside or (run_id,)]
+
+
+@task(name="start together", cache_policy=NO_CACHE)
+def start_together(request: SweepRequest) -> str:
+    """Describe every build and give each a run; returns the id of the first.
+
+    A flow run that is started again, because its worker died, goes on with the runs that it began.
+    """
+    settings = load_settings()
+    asker = f"{runtime.flow_run.root_flow_run_id} {request.model_dump_json()}"
+    if begun := spool.asked_by(settings, asker):
+        return begun
+    with open_archive(settings) as archive:
+        folders = prepare_together(settings, archive, options(request), experiments(settings))
+    spool.note_asker(folders[0], asker)
+    return folders[0].document.run_id
