@@ -11,10 +11,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from data_contracts import schema
 from infra.archive import Archive
 from infra.progress import current
 from infra.settings import Settings
 from tasks.analyse.exposed import exposed_times
+from tasks.analyse.phases import outside_stages, phase_costs
 from tasks.collect.archive import archive_capture
 from tasks.collect.ingest import IngestedCapture, Skipped, ingest_path
 from tasks.read.ingested import FileAccount, IngestedTables, read_ingested
@@ -96,7 +98,9 @@ def _tabulated(archive: Archive | None, found: Sequence[IngestedTables], work: P
             parts[name].append(table)
     tables = {name: pa.concat_tables(some) for name, some in parts.items()}
     if "kernels" in tables:
-        tables["exposed_times"] = exposed_times(tables["kernels"])
+        steps = tables.get("stage_steps", schema("stage_steps").empty_table())
+        tables["phase_costs"] = phase_costs(tables["kernels"], steps)
+        tables["exposed_times"] = exposed_times(outside_stages(tables["kernels"], steps))
     quarantine = [tables.pop("quarantine")] if "quarantine" in tables else []
     validated = validate_tables(tables, work)
     if archive is not None:

@@ -53,8 +53,8 @@ def exposed_times(kernels: pa.Table) -> pa.Table:
     profiler lists twice, or on two streams, therefore counts once. A step reaches from its first start to its
     last end; where the profile marks no steps a device is one step.
     """
-    owned = _owned(sql(_SORTED, {"kernels": kernels}, [list(COMMUNICATION)]))
-    return conform("exposed_times", sql(_SUMMED, {"owned": owned, "kernels": kernels}, [ANALYSIS_VERSION]))
+    parts = owned(sql(_SORTED, {"kernels": kernels}, [list(COMMUNICATION)]))
+    return conform("exposed_times", sql(_SUMMED, {"owned": parts, "kernels": kernels}, [ANALYSIS_VERSION]))
 
 
 def saving_bound(exposed: pa.Table, category: str, saved_share: float) -> float:
@@ -73,8 +73,11 @@ def saving_bound(exposed: pa.Table, category: str, saved_share: float) -> float:
     return float(total["own"] or 0) / float(total["ns"]) * min(saved_share, 1.0)
 
 
-def _owned(rows: pa.Table) -> pa.Table:
-    """``rows`` sorted by (step, start) with ``exposed_ns``."""
+def owned(rows: pa.Table) -> pa.Table:
+    """``rows`` with ``exposed_ns``, the part of its step that each kernel owns by the rule above.
+
+    Needs the columns step (counted from 0), start_ns, end_ns and communicates, and the order (step, start).
+    """
     step, start, end = (
         np.asarray(rows[name].to_numpy()).astype(np.int64) for name in ("step", "start_ns", "end_ns")
     )

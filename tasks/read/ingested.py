@@ -81,6 +81,8 @@ def read_ingested(folder: Path, origin: Origin | None = None, *, raw_prefix: str
         name = path.relative_to(folder).as_posix()
         result = serving_bench.read(path, origin, name)
         parts.add("serving_results", result)
+        for further, rows in result.also.items():
+            parts.tables.setdefault(further, []).append(rows)
         parts.account.append(_account(name, "serving_results", result))
     for path in _below(folder, "environment"):
         name = path.relative_to(folder).as_posix()
@@ -103,6 +105,8 @@ def _read_profiler(folder: Path, origin: Origin, parts: _Parts) -> pa.Table:
             parts.add(table, placed)
         else:
             parts.tables.setdefault("quarantine", []).append(placed.quarantine)
+        for further, rows in result.also.items():
+            parts.tables.setdefault(further, []).append(_in_capture(rows))
         parts.account.append(_account(f"profiler/{name}", table, placed))
     return checks
 

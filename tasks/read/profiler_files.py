@@ -18,6 +18,7 @@ from tasks.read import (
     operator_details,
     profiler_db,
     profiler_info,
+    stage_profile,
     step_trace,
     task_time,
     timeline,
@@ -57,6 +58,7 @@ KINDS = (
     _kind("operator_details", r"operator_details\.csv", operator_details.read),
     _kind("communication", r"(cluster_)?communication\.json", communication.read),
     _kind("timeline", rf"(trace_view|msprof{_STAMP})\.json", timeline.read),
+    _kind("stage_profile", r".+\.trace\.json(\.gz)?", stage_profile.read),
     _kind("analysis_db", r"analysis\.db", analysis_db.read),
     _kind("profiler_db", r"(ascend_pytorch_profiler|msprof)(_\d+)*\.db", profiler_db.read),
     _kind(

@@ -23,6 +23,7 @@ from tasks.read.self_checks import (
     step_databases_equal_files,
     steps_equal_unions,
 )
+from tasks.read.step_marks import with_steps
 
 CHECKS = "checks"
 """Key of the result that holds the self-checks of all runs."""
@@ -96,6 +97,10 @@ def _settle(run: Run, results: dict[str, ReadResult]) -> Iterator[Check]:
         for name in run[sources[0]]:
             table, facts = with_launches(results[name].table, timeline)
             results[name] = replace(results[name], table=table, facts={**results[name].facts, **facts})
+    if sources and run["timeline"]:
+        marked = [results[name].also["stage_steps"] for name in run["timeline"] if results[name].also]
+        for name in run[sources[0]] if len(marked) == 1 else ():
+            results[name] = replace(results[name], table=with_steps(results[name].table, marked[0]))
     for kind in sources[1:]:
         for name in run[kind]:
             facts = {**results[name].facts, "same_kernels_as": run[sources[0]]}

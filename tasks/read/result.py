@@ -13,9 +13,10 @@ class ReadResult:
     """``table`` keeps its contract; ``quarantine`` has the contract quarantine.
 
     ``facts`` are JSON-like values about the whole file (header variant, format version, rows seen); they are
-    never rows.
+    never rows. ``also`` are further tables that the same file holds, by contract name.
     """
 
     table: pa.Table
     quarantine: pa.Table
     facts: dict[str, Any] = field(default_factory=dict)
+    also: dict[str, pa.Table] = field(default_factory=dict)

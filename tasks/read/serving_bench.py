@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from data_contracts import from_rows
+from tasks.read.launch_results import read_results
 from tasks.read.origin import Origin
 from tasks.read.quarantine import Refusal, refused_rows
 from tasks.read.result import ReadResult
 
+TIMING = "timing"
+UNKNOWN_LOAD = "unknown"
+
 _NEEDED = ("completed", "duration")
+_LOAD = (
+    "backend", "dataset_name", "request_rate", "max_concurrency", "random_input_len", "random_output_len",
+    "random_range_ratio", "sharegpt_output_len",
+)  # fmt: skip
 
 
 def read(path: Path, origin: Origin, source_file: str | None = None) -> ReadResult:
-    """Contract ``serving_results`` from one JSONL file; per-request lists are counted in the facts only.
+    """Contract ``serving_results`` from one JSONL file; ``also`` its ``requests`` and ``serving_metrics``.
 
     Durations are seconds in the file and latencies milliseconds. ``Infinity`` as request rate is no number
-    and left out. A damaged line is refused.
+    and left out. A damaged line is refused. Requests and metrics are those of lines with per-request lists
+    (``--output-details``), one repeat a line; the load is what the line says of it.
     """
     name = source_file or path.name
     rows: list[dict[str, Any]] = []
     refusals: list[Refusal] = []
     requests = 0
+    loads: dict[int, str] = {}
     with path.open("rb") as stream:
         for line, raw in enumerate(stream, start=1):
             if not raw.strip():
@@ -36,14 +51,39 @@ def read(path: Path, origin: Origin, source_file: str | None = None) -> ReadResu
                 refusals.append(Refusal(name, line, "serving_result", str(error), raw_text=text))
                 continue
             requests += len(run.get("input_lens") or [])
+            loads[line] = _load_id(run)
             place = {"source_file": name, "row_index": len(rows), "source_line": line}
             rows.append({**origin.columns(), **_row(run), **place})
     if not rows and not refusals:
         refusals.append(Refusal(name, None, "empty_file", "the file has no lines"))
     facts = {"rows": len(rows), "refused": len(refusals), "detailed_requests": requests}
     return ReadResult(
-        from_rows("serving_results", rows), refused_rows(origin, "serving_results", refusals), facts
+        from_rows("serving_results", rows),
+        refused_rows(origin, "serving_results", refusals),
+        facts,
+        _details(path, name, origin, loads) if requests else {},
     )
+
+
+def _details(path: Path, name: str, origin: Origin, loads: dict[int, str]) -> dict[str, pa.Table]:
+    """Requests and metrics of the lines that were taken above; what is wrong with the others stands there."""
+    launch = replace(origin, process_index=origin.process_index or 0)
+    found = read_results(path, name, launch, TIMING, UNKNOWN_LOAD)
+    taken = pa.array(sorted(loads), pa.int64())
+    requests, metrics = (
+        table.filter(pc.is_in(table["source_line"], value_set=taken))
+        for table in (found.requests, found.metrics)
+    )
+    index = metrics.column_names.index("load_id")
+    load = pa.array([loads[line] for line in metrics["source_line"].to_pylist()], pa.string())
+    metrics = metrics.set_column(index, metrics.schema.field(index), load)
+    return {"requests": requests, "serving_metrics": metrics}
+
+
+def _load_id(run: dict[str, Any]) -> str:
+    """The load as far as the line names it, hashed: runs of one load are repeats of one point."""
+    body = {key: str(run.get(key)) for key in _LOAD} | {"prompts": len(run.get("input_lens") or [])}
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _run(raw: bytes) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from tasks.read.kernel_categories import categories
 from tasks.read.origin import Origin
 from tasks.read.quarantine import Refusal, refused_rows
 from tasks.read.result import ReadResult
+from tasks.read.step_marks import timeline_steps
 from tasks.read.timeline_events import TASK_COLUMNS, IntArray, TimelineEvents
 
 NEGATIVE_LATENCY = "negative_launch_latency"
@@ -34,11 +35,13 @@ def read(path: Path, origin: Origin, source_file: str | None = None) -> ReadResu
     """Contract ``kernels`` from one timeline, with every device task that it holds.
 
     ``op_type`` is null, since a timeline does not say it; ``source_line`` is the order of the task, since the
-    file has no lines.
+    file has no lines. ``also`` holds the ``stage_steps`` that a serving server marked, where it did.
     """
     results = list(timeline_batches(path, origin, source_file))
     table = pa.concat_tables([schema("kernels").empty_table(), *(result.table for result in results)])
-    return ReadResult(table, results[-1].quarantine, results[-1].facts)
+    steps = timeline_steps(path, origin, source_file or path.name)
+    also = {"stage_steps": steps} if steps.num_rows else {}
+    return ReadResult(table, results[-1].quarantine, results[-1].facts, also)
 
 
 def timeline_batches(path: Path, origin: Origin, source_file: str | None = None) -> Iterator[ReadResult]:

@@ -169,7 +169,7 @@ def _table(
     kernels: _Events, points: list[str | None], calls: Mapping[str, Calls], differing: set[str]
 ) -> pa.Table:
     names = [e["name"] for e in kernels.events]
-    tensors = [_tensors(e.get("args", {})) for e in kernels.events]
+    tensors = [tensor_inputs(e.get("args", {})) for e in kernels.events]
     formats = [calls[p].weight_format if p is not None and p in calls else None for p in points]
     return pa.table(
         {
@@ -195,7 +195,7 @@ def _table(
     )
 
 
-def _tensors(arguments: Mapping[str, Any]) -> tuple[list[list[int]] | None, list[str | None] | None]:
+def tensor_inputs(arguments: Mapping[str, Any]) -> tuple[list[list[int]] | None, list[str | None] | None]:
     """Shapes and dtypes of the tensor inputs; lists are opened. The trace has no dtypes of listed tensors."""
     if "Input Dims" not in arguments or "Input type" not in arguments:
         return None, None
