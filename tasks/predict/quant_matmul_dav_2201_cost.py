@@ -49,7 +49,7 @@ class _Bandwidth:
     out: FloatArray
 
 
-def cycles(at: Problem, found: Result, double_l0c: bool) -> FloatArray:
+def cycles(at: Problem, found: Result, double_l0c: BoolArray) -> FloatArray:
     """Estimated cycles of ``found``; ``double_l0c``: evaluated with two buffers in L0C."""
     core = _core(at, found)
     # A tile larger than what is left gives zero repeats: C++ division by zero, infinity and NaN are kept.
@@ -151,7 +151,9 @@ def _channels(at: Problem, core: _Core, block: Rows, requests: Requests, sharing
     return speed
 
 
-def _pipeline(at: Problem, found: Result, core: _Core, speed: _Bandwidth, double_l0c: bool) -> FloatArray:
+def _pipeline(
+    at: Problem, found: Result, core: _Core, speed: _Bandwidth, double_l0c: BoolArray
+) -> FloatArray:
     (patch_m, patch_n), (tile_m, tile_n), (k_a, k_b) = core.patch, core.tile, core.depth
     block = found.m_l0 * found.k_l0 * found.n_l0
     feed = np.maximum(2 * tile_m * core.l0_depth / 256 / block, 2 * tile_n * core.l0_depth / 128 / block)
@@ -168,12 +170,11 @@ def _pipeline(at: Problem, found: Result, core: _Core, speed: _Bandwidth, double
     fix_tile = 2 * tile_m * tile_n / speed.out
     moves = mte2 + fix
     bound = np.fmax(np.maximum(cube, mte1), moves)
-    unit_flag = ~core.shifted & (not double_l0c)
-    if double_l0c:
-        after_cube, before_moves = fix_tile, block * 1.0
-    else:
-        after_cube = np.where(unit_flag, np.maximum(fix - block, fix_tile), fix)
-        before_moves = np.where(unit_flag, np.fmax(block, cube - block - mte2), np.fmax(block, cube - mte2))
+    unit_flag = ~core.shifted
+    after_cube = np.where(unit_flag, np.maximum(fix - block, fix_tile), fix)
+    after_cube = np.where(double_l0c, fix_tile, after_cube)
+    before_moves = np.where(unit_flag, np.fmax(block, cube - block - mte2), np.fmax(block, cube - mte2))
+    before_moves = np.where(double_l0c, block, before_moves)
     total: FloatArray = bound + np.where(
         bound == cube,
         mte2_tile + mte1_tile + after_cube,

@@ -13,7 +13,7 @@ import numpy as np
 
 from tasks.predict.quant_matmul_dav_2201_cost import cycles
 from tasks.predict.quant_matmul_dav_2201_depth import result
-from tasks.predict.quant_matmul_dav_2201_problem import Problem, Result, pick
+from tasks.predict.quant_matmul_dav_2201_problem import Problem, Result
 from tasks.predict.quant_matmul_dav_2201_split import split
 
 FEW_ROWS = 16
@@ -25,7 +25,8 @@ TILES = (
 )  # fmt: skip
 TILES_FEW_ROWS = ((16, 256, 64), (16, 256, 128), (16, 256, 256), (16, 256, 512), (16, 64, 32))
 DOUBLE_L0C = ((64, 64, 1024), (128, 128, 512))
-
+POINTS_AT_ONCE = 256
+"""Bounds the memory that rows at unaligned addresses take: tiles × points × rows of a block."""
 
 _REMEMBERED: OrderedDict[tuple[object, ...], Result] = OrderedDict()
 REMEMBERED_PROBLEMS = 64
@@ -45,20 +46,21 @@ def _search(at: Problem) -> Result:
     few = at.m <= FEW_ROWS
     found = Result(*(np.empty(len(at), dtype=np.int64) for _ in fields(Result)))
     for points, tiles in ((np.flatnonzero(few), TILES_FEW_ROWS), (np.flatnonzero(~few), TILES)):
-        if len(points):
-            best = _best(at.take(points), tiles)
+        for first in range(0, len(points), POINTS_AT_ONCE):
+            some = points[first : first + POINTS_AT_ONCE]
+            best = _best(at.take(some), tiles)
             for field in fields(Result):
-                getattr(found, field.name)[points] = getattr(best, field.name)
+                getattr(found, field.name)[some] = getattr(best, field.name)
     return found
 
 
 def _best(at: Problem, tiles: tuple[tuple[int, int, int], ...]) -> Result:
-    winner: Result | None = None
-    cheapest = np.full(len(at), np.inf)
-    for tile in tiles:
-        candidate = result(at, split(at, *tile))
-        cost = cycles(at, candidate, tile in DOUBLE_L0C)
-        winner = candidate if winner is None else pick(cost < cheapest, candidate, winner)
-        cheapest = np.fmin(cost, cheapest)
-    assert winner is not None
-    return winner
+    """The cheapest tile at every point; all tiles at all points are one long array, tile after tile."""
+    count = len(at)
+    every = at.take(np.tile(np.arange(count), len(tiles)))
+    candidate = result(every, split(every, *np.repeat(np.array(tiles, dtype=np.int64), count, axis=0).T))
+    double_l0c = np.repeat([tile in DOUBLE_L0C for tile in tiles], count)
+    cost = cycles(every, candidate, double_l0c).reshape(len(tiles), count)
+    # A cost can be NaN where C++ divides by zero; a comparison with it never wins.
+    cheapest = np.argmin(np.where(np.isnan(cost), np.inf, cost), axis=0) * count + np.arange(count)
+    return Result(*(getattr(candidate, field.name)[cheapest] for field in fields(Result)))

@@ -61,8 +61,8 @@ def limits(at: Problem) -> Limits:
     return Limits(2.0 * up, 2.0 * low, up_balance, low_balance)
 
 
-def split(at: Problem, tile_m: int, tile_n: int, tile_k: int) -> Tile:
-    """The best split of the candidate tile (elements; K tile as listed, doubled for int8) at every point."""
+def split(at: Problem, tile_m: IntArray, tile_n: IntArray, tile_k: IntArray) -> Tile:
+    """The best split of each point's candidate tile (elements; K tile as listed, doubled for int8)."""
     bound = limits(at)
     k = align_up(np.minimum(2 * tile_k, at.k), 32)
     m = align_up(np.minimum(tile_m, at.m), 32 if at.transpose_a else 16)
