@@ -12,6 +12,7 @@ import typer
 
 import flows
 from infra.cli.exits import FAILED, USAGE, told
+from infra.cli.operating_points import operating_points_of
 from infra.cli.output import complain, out, show_rows
 from infra.cli.predict_arguments import columns_of, format_of, span_of, values_of
 from infra.cli.predict_output import print_rows, show_intervals
@@ -37,6 +38,8 @@ app = typer.Typer(
     "Examples: `tilewatch predict quant-matmul --m 1:256 --k 4096 --n 1024` · "
     "`tilewatch predict diff --cann 8.5.0 --to 9.1.0 --experiment B`",
 )
+
+app.command("operating-points")(operating_points_of)
 
 Soc = Annotated[
     str, typer.Option("--soc", help="SoC as CANN names it, e.g. Ascend910_9391; a wrong one lists all.")

@@ -51,7 +51,8 @@ def run(
         int | None, typer.Option(min=2, max=100, help="Processes per arm [default: the preset's].")
     ] = None,
     axis: Annotated[
-        str | None, typer.Option(help="A named list of M instead of the preset's: decode, prefill.")
+        str | None,
+        typer.Option(help="M instead of the preset's: a named list (decode, prefill), or 7,14,28."),
     ] = None,
     point: Annotated[str | None, typer.Option(help="Measure this point_id alone.")] = None,
     arm: Annotated[str | None, typer.Option(help="Measure this arm alone.")] = None,

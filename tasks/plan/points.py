@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,15 +23,13 @@ def arms_of(experiment: Experiment, agent: Agent) -> list[Arm]:
 def axis_values(
     experiment: Experiment, preset: Preset, axis: str | None = None, refine: Refine | None = None
 ) -> list[int]:
-    """Sorted axis values of ``preset``, or of the named list ``axis``.
+    """Sorted axis values of ``preset``, or of ``axis``: a named list, or values such as ``7,14,28``.
 
     Where ``refine`` is given, both sides of every boundary of every curve that the preset keeps are added.
-    Raises ExperimentError for an unknown list name, or where the file asks for refinement and none is given.
+    Raises ExperimentError for an unknown list name, values below 1, or where the file asks for refinement and
+    none is given.
     """
-    if axis is not None and axis not in experiment.axis.named:
-        known = ", ".join(experiment.axis.named) or "none"
-        raise ExperimentError(f"experiment {experiment.letter}: no axis list {axis!r}; known: {known}")
-    chosen: list[int] | str = axis or preset.axis
+    chosen: list[int] | str = preset.axis if axis is None else _stated(experiment, axis)
     if isinstance(chosen, list):
         values = set(chosen)
     else:
@@ -45,6 +44,18 @@ def axis_values(
             for arm in experiment.arms:
                 values |= set(refine(experiment, case, arm))
     return sorted(values)
+
+
+def _stated(experiment: Experiment, axis: str) -> list[int] | str:
+    """A named list, or the values themselves; ``predict operating-points`` prints such values."""
+    if axis in experiment.axis.named:
+        return axis
+    if re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", axis):
+        return [int(value) for value in axis.split(",")]
+    known = ", ".join(experiment.axis.named) or "none"
+    raise ExperimentError(
+        f"experiment {experiment.letter}: no axis list {axis!r}; known: {known}, or values such as 7,14,28"
+    )
 
 
 def kept_cases(experiment: Experiment, preset: Preset) -> list[Case]:

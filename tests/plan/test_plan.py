@@ -115,6 +115,13 @@ def test_a_request_that_leaves_nothing_says_what_there_is() -> None:
         plan("B", replace(QUICK, axis="rush"))
 
 
+def test_an_axis_may_be_stated_value_by_value() -> None:
+    spec = EXPERIMENTS["B"]
+    assert axis_values(spec, spec.presets["quick"], "56,7,14") == [7, 14, 56]
+    with pytest.raises(ExperimentError, match="'0,7'; known: decode, prefill, or values such as 7,14,28"):
+        axis_values(spec, spec.presets["quick"], "0,7")
+
+
 def test_a_refined_axis_adds_both_sides_of_every_predicted_boundary() -> None:
     spec = EXPERIMENTS["B"].model_copy(
         update={"axis": EXPERIMENTS["B"].axis.model_copy(update={"refine": "predicted"})}
