@@ -19,6 +19,7 @@ from typing import Any
 from infra.settings import Settings
 
 LIMIT_BYTES = 20 << 20
+EXTRA_LOGGERS = "PREFECT_LOGGING_EXTRA_LOGGERS"
 FLOW_RUN = "PREFECT__FLOW_RUN_ID"
 """Variable in which a Prefect worker tells a process its flow run."""
 
@@ -44,9 +45,11 @@ def recorded(settings: Settings, **ids: str) -> Iterator[None]:
     handler = (
         None if any(isinstance(h, _JsonLines) for h in logger.handlers) else _JsonLines(log_file(settings))
     )
-    level = logger.level
+    level, propagates = logger.level, logger.propagate
     if handler:
         logger.addHandler(handler)
+        # At a prompt progress bars say it; a worker's log, which asks for this logger, has every event.
+        logger.propagate = EXTRA_LOGGERS in os.environ
         logger.setLevel(min(logger.getEffectiveLevel(), logging.INFO))
     try:
         yield
@@ -55,6 +58,7 @@ def recorded(settings: Settings, **ids: str) -> Iterator[None]:
         if handler:
             logger.removeHandler(handler)
             logger.setLevel(level)
+            logger.propagate = propagates
             handler.close()
 
 

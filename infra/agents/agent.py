@@ -35,6 +35,7 @@ from infra.errors import ServiceError
 from infra.pipeline.builds import PresentBuild, present_build
 from infra.settings import PREFIX, Settings
 
+HOLD_LOOK_S = 0.5
 MOST_STARTS = 30
 """A run that agents keep dying of is not started for ever."""
 
@@ -153,9 +154,9 @@ class _Agent:
             await _idle(worker, 20)
 
     async def _watch(self, worker: DeviceWorker) -> None:
-        """Look at the build from time to time, never beside a measurement."""
+        """Look at the build from time to time and when a hold ends, never beside a measurement."""
         while True:
-            await asyncio.sleep(self._options.watch_s)
+            await self._pause(worker)
             worker.accepting = False
             try:
                 if not worker.busy:
@@ -165,6 +166,17 @@ class _Agent:
                 logger.warning("the build cannot be seen now: %s", error)
             finally:
                 worker.accepting = True
+
+    async def _pause(self, worker: DeviceWorker) -> None:
+        """Wait until it is time to look, or until a hold ends: only the look lets work begin again."""
+        due = asyncio.get_running_loop().time() + self._options.watch_s
+        while asyncio.get_running_loop().time() < due:
+            await asyncio.sleep(min(HOLD_LOOK_S, self._options.watch_s))
+            if self._journal.held():
+                worker.accepting = False
+                while self._journal.held():
+                    await asyncio.sleep(HOLD_LOOK_S)
+                return
 
     def _note(self, found: PresentBuild) -> None:
         """Emit the event where the build is another one than before; the first look only remembers."""

@@ -36,6 +36,10 @@ class Journal:
         """A file that is there while the agent takes work."""
         return self.folder / f"{self.queue}.ready"
 
+    def held(self) -> bool:
+        """Whether every agent of this home is told to begin nothing: its environment is about to change."""
+        return hold_file(self.folder).exists()
+
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """Be the only agent of this queue in this home. Raises ServiceError where another one runs."""
@@ -98,6 +102,36 @@ class Journal:
 
     def _write(self, runs: dict[str, tuple[int, int]]) -> None:
         _replace(self._path, json.dumps(runs))
+
+
+def hold_file(folder: Path) -> Path:
+    """The file whose presence keeps the agents of ``folder`` from beginning anything."""
+    return folder / "hold"
+
+
+def hold(folder: Path, patience_s: float) -> bool:
+    """Let the agents of ``folder`` begin nothing; True when nothing of theirs runs, False if not in time."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    hold_file(folder).touch()
+    deadline = time.monotonic() + patience_s
+    while busy := _running(folder):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+    return not busy
+
+
+def release(folder: Path) -> bool:
+    """Let the agents go on; each looks at its build first. False where they were not held."""
+    held = hold_file(folder).exists()
+    hold_file(folder).unlink(missing_ok=True)
+    return held
+
+
+def _running(folder: Path) -> bool:
+    """Whether a flow run of an agent of ``folder`` has a living process."""
+    journals = [Journal(folder, path.name.removesuffix(".runs.json")) for path in folder.glob("*.runs.json")]
+    return any(born(pid) == start for journal in journals for pid, start in journal.runs().values())
 
 
 def end_process(pid: int, start: int, patience_s: float = KILL_AFTER_S) -> None:

@@ -50,7 +50,9 @@ class DeviceWorker(ProcessWorker):
 
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
         """Take what is due, unless nothing new may be started."""
-        return await super().get_and_submit_flow_runs() if self.accepting else []
+        if not self.accepting or self._journal.held():
+            return []
+        return await super().get_and_submit_flow_runs()
 
     async def run(
         self,

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from infra import prefect_settings
-from infra.cli.exits import told
+from infra.cli.exits import FAILED, told
+from infra.cli.output import complain, out
 from infra.cli.services import AsJson, show_findings
+from infra.logs import EXTRA_LOGGERS
 from infra.services import prefect_server
 from infra.settings import load_settings
 
@@ -28,6 +30,37 @@ def doctor(as_json: AsJson = False) -> None:
 
     with told():
         show_findings(diagnose(load_settings()), as_json, "the npu agent can work here")
+
+
+@app.command("drain")
+def drain(
+    wait_s: Annotated[float, typer.Option(min=0, help="Seconds that a run may still take.")] = 3600.0,
+) -> None:
+    """Before an installation: let the agents of this home begin nothing and wait until nothing runs.
+
+    They stay up and keep what is queued. Exit 1 where something still runs after the wait.
+    """
+    from infra.agents.journal import hold
+
+    with told():
+        settings = load_settings()
+        if not hold(settings.home / "agents", wait_s):
+            complain(
+                f"a run goes on after {wait_s:g} s",
+                "The agents stay held; ask again, or: tilewatch agent resume",
+            )
+            raise typer.Exit(FAILED)
+    out.print("nothing runs: install, and then: tilewatch agent resume")
+
+
+@app.command("resume")
+def resume() -> None:
+    """After an installation: let the agents go on; each looks at its build first and tells a change."""
+    from infra.agents.journal import release
+
+    with told():
+        held = release(load_settings().home / "agents")
+    out.print("the agents go on" if held else "they were not held")
 
 
 @app.command("start")
@@ -51,7 +84,7 @@ def start(
         settings.prepare()
         os.environ["PREFECT_API_URL"] = prefect_server.require(settings)
         os.environ.setdefault("PREFECT_LOGGING_LEVEL", "INFO")
-        os.environ.setdefault("PREFECT_LOGGING_EXTRA_LOGGERS", "tilewatch")
+        os.environ.setdefault(EXTRA_LOGGERS, "tilewatch")
         prefect_settings.apply(settings.home)
         from infra.agents.agent import AgentOptions
         from infra.agents.agent import start as start_agent

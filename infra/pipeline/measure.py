@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from infra.lease import Lease
 from infra.logs import event
+from infra.pipeline.builds import BuildChangedError
 from infra.pipeline.simulate import AGENT as SIMULATED
 from infra.pipeline.simulate import simulated_outcome
 from infra.progress import current
@@ -21,6 +22,8 @@ from tasks.plan.run_document import RunDocument
 START_UP_LIMIT_S = 120.0
 POINT_LIMIT_FACTOR = 6
 POINT_LIMIT_FLOOR_S = 5.0
+BUILD_CHANGED = "build changed:"
+"""How the measuring program begins the reason of a process that finds another build."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +59,21 @@ def batches_together(folders: Sequence[RunFolder]) -> Iterator[tuple[Batch, RunF
 
 
 def measure_batch(settings: Settings, folder: RunFolder, batch: Batch, lease: Lease) -> list[Outcome]:
-    """Run the processes of ``batch`` that have no capture yet; after a failed one the next begins."""
+    """Run the processes of ``batch`` that have no capture yet; after a failed one the next begins.
+
+    Raises BuildChangedError where a process finds another build than the run's: no later one could count.
+    """
     plan = folder.document.plans[batch.experiment]
     outcomes = []
     for process in plan.processes:
         if process.block == batch.block and not folder.is_complete(batch.experiment, process):
             outcomes.append(_measure(settings, folder, batch.experiment, plan, process, lease))
             _log(outcomes[-1], batch.experiment, process, lease)
+            if BUILD_CHANGED in (outcomes[-1].reason or ""):
+                raise BuildChangedError(
+                    f"{batch.experiment} {process.name}: {outcomes[-1].reason}",
+                    "The run is aborted; what was measured before is kept and was not judged",
+                )
     return outcomes
 
 

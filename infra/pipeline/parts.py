@@ -18,6 +18,7 @@ from infra.logs import event
 from infra.pipeline.archive import archived_document, claims, document_key, run_folder_key
 from infra.pipeline.builds import BuildChangedError, present_build
 from infra.pipeline.measure import Batch, measure_batch
+from infra.pipeline.simulate import AGENT as SIMULATED
 from infra.progress import current
 from infra.settings import Settings
 from infra.spool import RunFolder
@@ -64,16 +65,15 @@ def measure_part(
     than the run, PartError where a block did not come out whole: it stays unclaimed.
     """
     document = archived_document(archive, run_id)
-    found = present_build(settings, document.agent, label=build or document.build, soc=soc)
-    if found.build_id != document.build_id:
-        raise BuildChangedError(
-            f"{queue} has build {found.build_id} and run {run_id} is of {document.build_id}",
-            "Install the same build on every device of the sweep",
-        )
+    if document.agent == SIMULATED:
+        _refuse_another(settings, document, queue, build, soc)
     own = settings.model_copy(update={"spool": settings.spool_folder / "parts" / queue})
     own.prepare()
     folder = spool.create(own, document)
     claimed, broken = 0, []
+    wanted = list(wanted)
+    of_wanted = ((letter, p.block) for letter, p in folder.remaining())
+    current().stage("measure", sum(Batch(*one) in wanted for one in of_wanted))
     with leased(own, document) as lease:
         for batch in wanted:
             if batch not in unclaimed(archive, document):
@@ -86,6 +86,18 @@ def measure_part(
     if broken:
         raise PartError(f"{queue} could not measure {', '.join(broken)} whole")
     return claimed
+
+
+def _refuse_another(
+    settings: Settings, document: RunDocument, queue: str, build: str | None, soc: str
+) -> None:
+    """Raise BuildChangedError where the simulated build is another one; elsewhere the process looks."""
+    found = present_build(settings, document.agent, label=build or document.build, soc=soc)
+    if found.build_id != document.build_id:
+        raise BuildChangedError(
+            f"{queue} has build {found.build_id} and run {document.run_id} is of {document.build_id}",
+            "Install the same build on every device of the sweep",
+        )
 
 
 def _whole(folder: RunFolder, batch: Batch) -> bool:
