@@ -1,0 +1,38 @@
+"""A run whose build changes under it stops there; what it had measured is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flows.requests import SweepRequest
+from flows.sweep import experiments, options
+from infra import spool
+from infra.archive import Archive
+from infra.lease import leased
+from infra.objects import ObjectStore
+from infra.pipeline.builds import BuildChangedError
+from infra.pipeline.measure import batches, measure_batch
+from infra.pipeline.prepare import prepare
+from infra.settings import Settings
+from infra.tables import TableStore
+
+
+def test_a_run_whose_build_changes_midway_aborts_and_keeps_what_it_has(
+    object_store: ObjectStore, tmp_path: Path
+) -> None:
+    settings = Settings(home=tmp_path / "home", lock_folder=tmp_path / "locks")
+    archive = Archive(object_store.endpoint, object_store, TableStore(object_store.endpoint))
+    asked = SweepRequest(experiments=("A",), preset="smoke", arm="tuple_input", processes=2, seed=7)
+    folder = prepare(settings, archive, options(asked), experiments(settings))
+    first, second = batches(folder)
+    with leased(settings, folder.document) as lease:
+        measure_batch(settings, folder, first, lease)
+        kept = folder.captures("A")
+        # As after an installation: the interpreter now finds another build than the run's document says.
+        changed = replace(folder, document=replace(folder.document, build_id="0" * 16))
+        with pytest.raises(BuildChangedError, match="build changed: the plan is for 0000000000000000"):
+            measure_batch(settings, changed, second, lease)
+    assert kept and set(kept) <= set(spool.find(settings, folder.document.run_id).captures("A"))
