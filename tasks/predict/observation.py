@@ -50,7 +50,8 @@ WITH seen AS (
     SELECT DISTINCT experiment, arm, point_id, {operator} AS operator, evidence, {columns}, fields
     FROM observed WHERE point_id IS NOT NULL AND {type} IS NOT NULL
 ), joined AS (
-    SELECT p.experiment, p.arm, p.point_id, s.operator, s.evidence, p.rule, p AS mine, s AS theirs
+    SELECT p.experiment, p.arm, p.point_id, p.m, p.k, p.n, s.operator, s.evidence, p.rule,
+           p AS mine, s AS theirs
     FROM (SELECT *, {predicted_operator} AS operator FROM predicted WHERE tiling_key IS NOT NULL) p
     JOIN seen s USING (experiment, arm, point_id, operator)
 ), typed AS ({typed}
@@ -73,8 +74,9 @@ _OPERATOR = """CASE WHEN {type} LIKE 'DynamicQuant%' THEN 'DynamicQuant'
 class Agreement:
     """Outcome of a comparison.
 
-    ``by_field``: operator, evidence, field, compared, agree, differ. ``disagreements``: the point, operator,
-    evidence, field, predicted, observed, rule and reasons, one row each. Simulated records stay apart.
+    ``by_field``: operator, evidence, field, compared, agree, differ. ``disagreements``: the point, its m, k
+    and n, operator, evidence, field, predicted, observed, rule and reasons, one row each. Simulated records
+    stay apart.
     """
 
     by_field: pa.Table

@@ -11,6 +11,7 @@ import jinja2
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from tasks.publish.agreement import agreement_sections
 from tasks.publish.bands import Row, bands, belongs
 from tasks.publish.break_even import break_even_chart
 from tasks.publish.charts import curve_chart
@@ -66,7 +67,10 @@ def render_report(content: ReportContent) -> str:
         cliffs=[cliff for cliff in _sorted_cliffs(content) if cliff["class"] != "none"],
         silent=[cliff for cliff in _sorted_cliffs(content) if cliff["class"] == "none"],
         experiments=_experiments(curves, content),
-        sections=sections(content, predicted_points(content.runs, content.points)),
+        sections=[
+            *sections(content, predicted_points(content.runs, content.points)),
+            *agreement_sections(content.runs, content.points, content.alignments),
+        ],
         predicted=_predicted(content),
         over_builds=series,
         build_charts=_build_charts(series),

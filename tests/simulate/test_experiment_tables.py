@@ -11,6 +11,7 @@ import pytest
 from tasks.analyse.experiment_tables import core_counts, format_effect, grouped_points, tiling_stretches
 from tasks.analyse.tables import RunTables, join
 from tasks.plan.experiment import Experiment
+from tasks.publish.agreement import agreement, agreement_sections
 from tasks.publish.content import ReportContent
 from tasks.publish.experiment_sections import sections
 from tasks.publish.predicted import predicted_charts, predicted_points
@@ -130,3 +131,36 @@ def test_builds_without_a_known_release_have_no_predicted_charts(both: RunTables
     runs = both.runs.set_column(position, field, pa.array(components, field.type))
     assert predicted_charts(runs, both.points) == []
     assert predicted_points(runs, both.points).num_rows == 0
+
+
+def test_every_observed_field_stands_beside_its_prediction(both: RunTables) -> None:
+    (section,) = agreement_sections(both.runs, both.points, both.alignments)
+    assert "values that host tiling was predicted to take agree" in section.sentence
+    assert "Simulated records follow the same rules" in section.sentence
+    found = {(row[0], row[1], row[2]): row[3:] for row in section.rows}
+    compared, agree, differ = found[(NEW, "DynamicQuant", "block_dim")]
+    assert compared == agree and int(compared) > 0 and differ == "0"
+    assert (OLD, "GroupedMatmul", "single_n") in found
+
+
+def test_a_build_that_tiles_otherwise_is_a_finding_with_rule_and_reasons(both: RunTables) -> None:
+    position = both.alignments.column_names.index("block_dim")
+    wrong = [
+        row["block_dim"] and row["block_dim"] + (row["point_id"] == first)
+        for first in [rows(both.alignments, build=NEW, experiment="A", arm="standalone")[0]["point_id"]]
+        for row in both.alignments.to_pylist()
+    ]
+    field = both.alignments.schema.field(position)
+    alignments = both.alignments.set_column(position, field, pa.array(wrong, field.type))
+    found = agreement(both.runs, both.points, alignments)
+    assert found is not None
+    said = [row for row in found.disagreements.to_pylist() if row["build"] == NEW]
+    assert {(row["operator"], row["field"]) for row in said} == {("DynamicQuant", "block_dim")}
+    assert int(said[0]["observed"]) == int(said[0]["predicted"]) + 1
+    assert said[0]["k"] in (1024, 4096) and said[0]["rule"] and "cores are limited" in said[0]["reasons"]
+    _, findings = agreement_sections(both.runs, both.points, alignments)
+    assert findings.rows[0][2] == "A dynamic_quant"
+
+
+def test_without_a_known_release_nothing_is_compared(both: RunTables) -> None:
+    assert agreement_sections(both.runs.slice(0, 0), both.points, both.alignments) == []
