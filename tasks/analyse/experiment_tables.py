@@ -73,7 +73,7 @@ FROM stretches GROUP BY {_NAMES}, stretch ORDER BY {_NAMES}, first
 
 _FORMATS = """
 WITH arms AS (
-    SELECT build, load, verdict, base_arm = $1 AS forward, ratio, ratio_low, ratio_high
+    SELECT build, load, base_arm = $1 AS forward, ratio, ratio_low, ratio_high
     FROM serving WHERE compared_by = 'arm' AND metric = 'tpot_ns' AND ratio IS NOT NULL
         AND (base_arm, candidate_arm) IN (($1, $2), ($2, $1))
 ), end_to_end AS (
