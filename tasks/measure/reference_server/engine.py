@@ -12,7 +12,9 @@ from decoder import Decoder
 from kv_cache import KvCache
 from linears import Loader
 from running_statistics import RunningStatistics
+from server_identity import components
 from shape import ModelShape
+from spans import step_span
 from stage_profile import StageProfile
 
 
@@ -49,6 +51,7 @@ class Engine:
         with torch.inference_mode():
             self.dispatched = self.decoder.dispatched()
         self.backend = backend
+        self.components = components(backend)
         capacity = limits.kv_capacity_tokens or kv_capacity(shape, limits, self.loader.size_bytes)
         self.cache = KvCache(shape, capacity)
         self.scheduler = Scheduler(self.cache, limits.max_running_requests, limits.max_prefill_tokens)
@@ -66,7 +69,7 @@ class Engine:
         self.profile.before_step(stage)
         start_ns = time.perf_counter_ns()
         make = prefill_batch if stage == EXTEND else decode_batch
-        with torch.inference_mode(), self.profile.step(stage, len(requests)):
+        with torch.inference_mode(), step_span(stage, len(requests)):
             best = self.decoder(make(requests), self.cache).argmax(-1).tolist()
         self.statistics.step(stage, len(requests), time.perf_counter_ns() - start_ns)
         self.profile.after_step(stage)

@@ -198,6 +198,7 @@ def server_info(engine: "Engine", options: argparse.Namespace) -> Dict[str, Any]
         "max_running_requests": options.max_running_requests,
         "max_prefill_tokens": options.max_prefill_tokens,
         "torch": torch.__version__,
+        "components": engine.components,
         "threads": options.threads,
         "seed": options.seed,
         "waiting_requests": len(engine.scheduler.waiting),

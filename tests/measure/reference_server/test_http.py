@@ -88,6 +88,7 @@ def test_server_info_proves_the_arm_and_counts_the_steps(server: Server) -> None
     assert [len(tokens) for tokens in answers] == [8] * 4
     assert (info["arm"], info["quantization"], info["pid"]) == ("w8a8_nz", "w8a8_int8", server.process.pid)
     assert set(info["weight_formats"].values()) == {29} and set(info["other_weight_formats"].values()) == {2}
+    assert {"torch", "kernels", "reference_server"} <= set(info["components"])
     assert Counter(info["dispatched_operators"].values()) == {
         "cpu_quant_matmul_weight_nz": 5 * 3,
         "cpu_grouped_matmul_weight_nz": 2 * 3,
@@ -124,15 +125,15 @@ def test_a_client_that_leaves_frees_its_slots(server: Server) -> None:
 def test_stage_profiles_have_annotated_steps_whose_parts_do_not_overlap(
     server: Server, tmp_path: Path
 ) -> None:
-    asked = {"output_dir": str(tmp_path / "p"), "num_steps": 3, "profile_by_stage": True}
+    steps, asked = 2, {"output_dir": str(tmp_path / "p"), "num_steps": 2, "profile_by_stage": True}
     assert server.ask("POST", "/start_profile", asked)[0] == 200
     assert server.ask("POST", "/start_profile", asked)[1]["error"]["message"].startswith("a profile is al")
-    list(server.events({"prompt": [1, 2, 3, 4], "max_tokens": 6, "ignore_eos": True}))
-    files = server.ask("GET", "/server_info")[1]["profile"]
-    assert not files["active"] and sorted(p.name for p in (tmp_path / "p").iterdir()) == sorted(
-        files["files"]
-    )
-    for stage, steps in (("EXTEND", 1), ("DECODE", 3)):
+    for _ in range(2):
+        list(server.events({"prompt": [1, 2, 3, 4], "max_tokens": 5, "ignore_eos": True}))
+    said = server.ask("GET", "/server_info")[1]["profile"]
+    assert not said["active"]
+    assert sorted(p.name for p in (tmp_path / "p").iterdir()) == sorted(said["files"])
+    for stage in ("EXTEND", "DECODE"):
         (path,) = (tmp_path / "p").glob(f"*-TP-0-{stage}.trace.json.gz")
         events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
         ranges = sorted((e["ts"], e["ts"] + e["dur"], e["name"]) for e in events if _is_range(e))
@@ -149,6 +150,16 @@ def test_stage_profiles_have_annotated_steps_whose_parts_do_not_overlap(
         names = Counter(event["name"] for event in events if event.get("cat") == "cpu_op")
         assert names["npu::npu_grouped_matmul"] == 2 * 3 * steps
         assert names["npu::npu_quant_matmul"] == 5 * 3 * steps
+
+
+def test_a_profile_that_is_stopped_has_the_steps_that_were_made(server: Server, tmp_path: Path) -> None:
+    asked = {"output_dir": str(tmp_path), "num_steps": 50, "profile_by_stage": True}
+    server.ask("POST", "/start_profile", asked)
+    list(server.events({"prompt": [1, 2], "max_tokens": 1}))
+    (name,) = server.ask("POST", "/stop_profile")[1]["files"]
+    events = json.loads(gzip.decompress((tmp_path / name).read_bytes()))["traceEvents"]
+    assert name.endswith("-TP-0-EXTEND.trace.json.gz")
+    assert [e["name"] for e in events if _is_range(e) and "[" in e["name"]] == ["step[EXTEND bs=1]"]
 
 
 def _is_range(event: dict[str, Any]) -> bool:
