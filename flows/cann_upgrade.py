@@ -12,9 +12,9 @@ from prefect.cache_policies import NO_CACHE
 
 from flows.alerts import alert, build_cause
 from flows.compare import Comparison
-from flows.confirmation import compare_confirmed
+from flows.confirmation import Measured, compare_confirmed, measure
 from flows.requests import CompareRequest, SweepRequest, UpgradeRequest
-from flows.sweep import experiments, sweep
+from flows.sweep import experiments
 from infra.archive import open_archive
 from infra.pipeline.baselines import ARMED, baseline_runs
 from infra.pipeline.builds import BuildChangedError, PresentBuild, newest_label, present_build
@@ -42,18 +42,24 @@ class Upgrade:
 def cann_upgrade(request: UpgradeRequest) -> Upgrade:
     """Predict what the new build changes, sweep it, judge it against the approved or the former build, tell.
 
-    Aborts where the build is not the one that the run is about, before the sweep or after it.
+    Old and new build are arms of one sweep where both stand side by side; otherwise the drift of the anchor
+    operators between the leases bounds the floor. Aborts where the build is not the one that the run is
+    about: before the sweep, during it, or after it.
     """
-    before = present(request.sweep, request.new_build_id)
-    baseline = resolved_baseline(request, before)
+    found = present(request.sweep, request.new_build_id)
+    baseline = resolved_baseline(request, found)
     predicted = predicted_changes(request)
-    measured = sweep(request.sweep)
-    present(request.sweep, before.build_id)
-    against = CompareRequest(baseline=baseline, candidate=measured.run_id)
-    compared = compare_confirmed(against, request.sweep, measured)
-    command = f"tilewatch compare {compared.rows['baseline'][0]} {measured.run_id}"
+    done = measure(request.sweep)
+    present(request.sweep, found.build_id)
+    against = CompareRequest(
+        baseline=in_one_lease(baseline, found, done, request.sweep.agent),
+        candidate=done.candidate.run_id,
+        anchor_operators=() if done.before else request.anchor_operators,
+    )
+    compared = compare_confirmed(against, request.sweep, done.candidate)
+    command = f"tilewatch compare {compared.rows['baseline'][0]} {done.candidate.run_id}"
     text = alert("cann-upgrade", compared, command, predicted_cause(predicted))
-    return Upgrade(tuple(predicted), measured, compared, text)
+    return Upgrade(tuple(predicted), done.candidate, compared, text)
 
 
 @task(name="present build", cache_policy=NO_CACHE)
@@ -84,6 +90,20 @@ def resolved_baseline(request: UpgradeRequest, build: PresentBuild) -> str:
                 raise
             return former
     return request.baseline
+
+
+@task(name="baseline in one lease", cache_policy=NO_CACHE)
+def in_one_lease(baseline: str, found: PresentBuild, done: Measured, agent: str) -> str:
+    """The baseline build as it was measured in the same sweep, where it was; else ``baseline`` itself.
+
+    Side by side only the build that stands for ``baseline`` may take its place: another one was not approved.
+    """
+    if done.before is None:
+        return baseline
+    with open_archive(load_settings()) as archive:
+        _, runs = baseline_runs(archive, baseline, found.device_class, agent)
+        builds = archive.tables.scan("runs", [("run_id", "in", [*runs, done.before.run_id])], ["build_id"])
+    return done.before.run_id if len(set(builds["build_id"].to_pylist())) == 1 else baseline
 
 
 @task(name="predict", cache_policy=NO_CACHE)

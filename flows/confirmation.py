@@ -1,13 +1,33 @@
-"""Compare, and measure a second time what got slower: nobody is alarmed by a single lease."""
+"""Measure and compare, and measure a second time what got slower: nobody is alarmed by a single lease."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
 from flows.compare import Comparison, compare
 from flows.requests import CompareRequest, SweepRequest
+from flows.side_by_side import side_by_side
 from flows.sweep import sweep
 from infra.pipeline.report import SweepReport
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The build under test, and the one before where both were arms of one sweep."""
+
+    candidate: SweepReport
+    before: SweepReport | None
+
+
+def measure(asked: SweepRequest) -> Measured:
+    """Sweep the build under test; where several stand side by side, the first and the last as arms of one."""
+    if len(asked.environments) < 2:
+        return Measured(sweep(asked), None)
+    both = asked.model_copy(update={"environments": (asked.environments[0], asked.environments[-1])})
+    before, candidate = side_by_side(both).sweeps
+    return Measured(candidate, before)
 
 
 def compare_confirmed(request: CompareRequest, asked: SweepRequest, measured: SweepReport) -> Comparison:
@@ -17,15 +37,15 @@ def compare_confirmed(request: CompareRequest, asked: SweepRequest, measured: Sw
     if not slower.num_rows:
         return first
     letters = tuple(sorted(set(slower["experiment"].to_pylist())))
-    again = sweep(
+    again = measure(
         asked.model_copy(
             update={
                 "experiments": letters,
-                "build": measured.build,
+                "build": None if asked.environments else measured.build,
                 "seed": 0,
                 "resume": None,
                 "command": f"confirms {measured.run_id}",
             }
         )
     )
-    return compare(request.model_copy(update={"second_lease": again.run_id}))
+    return compare(request.model_copy(update={"second_lease": again.candidate.run_id}))

@@ -9,9 +9,8 @@ from prefect.cache_policies import NO_CACHE
 
 from flows.alerts import alert
 from flows.compare import Comparison
-from flows.confirmation import compare_confirmed
+from flows.confirmation import compare_confirmed, measure
 from flows.requests import CompareRequest, RegressionRequest
-from flows.sweep import sweep
 from infra.archive import open_archive
 from infra.pipeline.baselines import baseline_runs
 from infra.pipeline.builds import present_build
@@ -35,7 +34,7 @@ def regression(request: RegressionRequest) -> Regression:
     Fails as "not armed" before anything is measured where no baseline is approved.
     """
     refuse_unarmed(request)
-    measured = sweep(request.sweep)
+    measured = measure(request.sweep).candidate
     against = CompareRequest(
         baseline=request.baseline, candidate=measured.run_id, overrides=request.overrides
     )

@@ -21,10 +21,12 @@ class SweepRequest(_Request):
     experiments: tuple[Letter, ...] = Field(
         ("A", "B", "C", "D"),
         min_length=1,
-        description="Experiments: A DynamicQuant, B QuantMatmul, C weight format, D GroupedMatmul",
+        description="Experiments: A DynamicQuant, B QuantMatmul, C weight format, D GroupedMatmul, E serving",
     )
-    preset: Literal["smoke", "quick", "full"] = Field(
-        "quick", description="How much is measured: smoke for a look, quick for minutes, full for evidence"
+    preset: Literal["smoke", "quick", "full", "reference_ci"] = Field(
+        "quick",
+        description="How much is measured: smoke for a look, quick for minutes, full for evidence; "
+        "reference_ci is the reference CI's operating point of experiment E",
     )
     agent: Literal["cpu", "npu", "simulated"] = Field(
         "cpu",
@@ -90,6 +92,9 @@ class CompareRequest(_Request):
     overrides: tuple[str, ...] = Field(
         (), description="Keys whose difference is to be ignored; recorded on every row they would refuse"
     )
+    anchor_operators: tuple[str, ...] = Field(
+        (), description="Operators that both builds share: their drift between leases bounds the floor"
+    )
 
 
 class RegressionRequest(_Request):
@@ -115,6 +120,11 @@ class UpgradeRequest(_Request):
     )
     new_cann: str = Field(
         "", description="CANN version after, to predict what changes; empty predicts nothing"
+    )
+    anchor_operators: tuple[str, ...] = Field(
+        ("matmul",),
+        description="Operators that both builds share: where the builds cannot be arms of one sweep, their "
+        "drift between the leases bounds the floor",
     )
     baseline: str = Field(
         "@baseline",

@@ -32,6 +32,13 @@ def upgrade(
     build: Annotated[str | None, typer.Option(help="Label of the new build.")] = None,
     processes: Annotated[int | None, typer.Option(min=2, max=100, help="Processes per arm.")] = None,
     arm: Annotated[str | None, typer.Option(help="Measure this arm alone.")] = None,
+    environment: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LABEL=SET_ENV",
+            help="Old and new build where both stand on this host, as for `run`: arms of one sweep.",
+        ),
+    ] = None,
 ) -> None:
     """After an upgrade: predict what changes, sweep the new build, compare, and name the three worst points.
 
@@ -43,6 +50,7 @@ def upgrade(
         from flows.cann_upgrade import cann_upgrade
         from flows.requests import SweepRequest, UpgradeRequest
         from flows.sweep import check
+        from tasks.measure.environment import parse_environment
 
         sweep = SweepRequest(
             experiments=tuple(experiments or ("A", "B", "C", "D")),
@@ -51,6 +59,7 @@ def upgrade(
             build=build,
             processes=processes,
             arm=arm,
+            environments=tuple(parse_environment(text) for text in environment or ()),
             command=shlex.join(["tilewatch", *sys.argv[1:]]),
         )
         check(sweep)
