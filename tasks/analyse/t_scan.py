@@ -67,5 +67,7 @@ def _window(values: Floats, width: Integers) -> tuple[Floats, Floats, Floats]:
 def _score(back: tuple[Floats, Floats, Floats], fore: tuple[Floats, Floats, Floats]) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         delta = fore[0] - back[0]
+        # Means of equal values differ in the last bits, as their weights do.
+        delta = np.where(np.abs(delta) <= 8 * np.finfo(np.float64).eps * np.abs(back[0]), 0.0, delta)
         score = np.abs(delta / np.sqrt(back[1] / back[2] + fore[1] / fore[2]))
     return np.where((delta == 0) | np.isnan(score), 0.0, score)

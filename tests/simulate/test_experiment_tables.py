@@ -72,7 +72,7 @@ def test_nz_against_nd_is_a_percentage_with_its_proof_in_the_row(both: RunTables
     (row,) = rows(found, build=OLD, linear="wq_b", m=16)
     assert row["serving"] == "-20.0 % (-23.1 to -16.7) at 64+16 tokens × 4"
     assert {other["serving"] for other in rows(found, build=NEW)} == {None}
-    assert row["nz_kernel_ns"] <= row["nz_ns"]
+    assert row["nz_kernel_ns"] == pytest.approx(row["nz_ns"], rel=0.05)
     assert -17.5 < row["nz_percent"] < -15.5 and row["verdict"] == "FASTER"
     assert (row["nd_format"], row["nz_format"]) == ("ND", "FRACTAL_NZ")
     assert (row["nd_kernel_format"], row["nz_kernel_format"]) == ("ND", "FRACTAL_NZ")
