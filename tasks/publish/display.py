@@ -54,7 +54,7 @@ def ratio(value: float | None) -> str:
 
 def count(number: int, noun: str) -> str:
     """``1 point``, ``1,234 points``."""
-    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    plural = f"{noun}es" if noun.endswith(("s", "ch")) else f"{noun}s"
     return f"{number:,} {noun if number == 1 else plural}"
 
 

@@ -25,6 +25,7 @@ class ServingContent:
 
     runs: pa.Table
     launches: pa.Table
+    captures: pa.Table = field(default_factory=partial(_empty, "captures"))
     requests: pa.Table = field(default_factory=partial(_empty, "requests"))
     serving_metrics: pa.Table = field(default_factory=partial(_empty, "serving_metrics"))
     phase_costs: pa.Table = field(default_factory=partial(_empty, "phase_costs"))

@@ -9,7 +9,9 @@ import pytest
 
 from tasks.publish.content import ReportContent
 from tasks.publish.report import render_report
+from tasks.publish.serving_report import serving_report
 from tasks.validate.page import render_page
+from tests.publish.serving_page import content
 
 pytestmark = pytest.mark.browser
 
@@ -106,6 +108,25 @@ def test_rows_can_be_filtered_by_verdict(watched, report):
 
 def test_the_page_does_not_scroll_sideways(watched, report):
     page = watched.open(report)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.fixture(scope="module")
+def serving_page(tmp_path_factory):
+    path = tmp_path_factory.mktemp("serving") / "report.html"
+    path.write_text(serving_report(content()), encoding="utf-8")
+    return path
+
+
+def test_the_page_of_experiment_e_draws_its_charts_without_an_error_or_a_request(watched, serving_page):
+    """One dot a launch and metric; one bar an arm and phase, whose parts carry their names."""
+    page = watched.open(serving_page)
+    assert page.locator("#chart-metrics .scatterlayer .points path").count() == 4 * 15
+    decode = page.locator("#chart-decode .barlayer .point")
+    assert decode.count() == 6 * 3
+    assert page.locator("#chart-decode .bartext", has_text="dense").count() == 3
+    assert page.locator("#chart-prefill .barlayer .point").first.is_visible()
+    assert watched.complaints == [] and watched.requests == [serving_page.as_uri()]
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
