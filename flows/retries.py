@@ -6,7 +6,7 @@ from typing import Any
 
 from prefect.cache_policies import NO_CACHE
 
-from infra.errors import CredentialsError, NoSpaceError, ServiceError, StoreError, TableError
+from infra.errors import CredentialsError, NoSpaceError, ServiceError, StoreError, TableError, is_full
 
 MENDED_BY_TIME = (StoreError, ServiceError, TableError, OSError)
 NOT_MENDED = (CredentialsError, NoSpaceError)
@@ -18,8 +18,8 @@ def worth_retrying(_task: Any, _run: Any, state: Any) -> bool:
         state.result()
     except NOT_MENDED:
         return False
-    except MENDED_BY_TIME:
-        return True
+    except MENDED_BY_TIME as error:
+        return not is_full(error)
     except Exception:
         return False
     return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class TilewatchError(Exception):
     """A failure in one sentence; ``hint`` says what to do. The CLI prints both, never a traceback."""
@@ -57,3 +59,8 @@ class TableError(TilewatchError):
 
 class QueryError(TilewatchError):
     """SQL that DuckDB refuses; the message is DuckDB's own."""
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether the error is that of a full disk or quota: time alone does not mend it."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

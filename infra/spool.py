@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from ulid import ULID
 
-from infra.errors import NoSpaceError, TilewatchError
+from infra.errors import NoSpaceError, TilewatchError, is_full
 from infra.settings import Settings
 from tasks.plan.plan import Process
 from tasks.plan.run_document import RunDocument, read_run_document
@@ -67,7 +66,7 @@ def create(settings: Settings, document: RunDocument) -> RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         _write_once(path / "run.json", document.to_json())
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_full(error):
             raise NoSpaceError(f"no space left for the spool at {path}", "Free space, then resume") from error
         raise SpoolError(f"the spool at {path} cannot be written: {error.strerror}") from error
     return RunFolder(path, document)

@@ -18,6 +18,7 @@ from infra.errors import (
     SettingsError,
     StoreUnreachableError,
     TilewatchError,
+    is_full,
 )
 from tasks.analyse.tables import AnalysisError
 from tasks.collect.manifest import CaptureError
@@ -63,6 +64,14 @@ def told() -> Iterator[None]:
     except _EXPECTED as error:
         complain(str(error), getattr(error, "hint", ""))
         raise typer.Exit(code_of(error)) from None
+    except OSError as error:
+        if not is_full(error):
+            raise
+        where = f" at {error.filename}" if error.filename else ""
+        complain(
+            f"no space left on the disk{where}", "Free space; a run goes on with `tilewatch run --resume RUN`"
+        )
+        raise typer.Exit(ENVIRONMENT) from None
 
 
 def code_of(error: Exception) -> int:

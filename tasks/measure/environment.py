@@ -13,6 +13,9 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from tasks.measure.run import MeasureError
 
@@ -31,16 +34,12 @@ class BuildEnvironmentError(ValueError):
 
 @dataclass(frozen=True)
 class BuildEnvironment:
-    """One build on this host. Empty means: as the worker has it.
+    """One build on this host. Empty means: as the worker has it."""
 
-    ``label`` is the label of the build, ``set_env`` a shell file to source, ``python`` the interpreter of the
-    measuring program, ``library_path`` what stands first in LD_LIBRARY_PATH.
-    """
-
-    label: str
-    set_env: str = ""
-    python: str = ""
-    library_path: str = ""
+    label: Annotated[str, Field(description="Label of the build")]
+    set_env: Annotated[str, Field(description="Shell file to source, as CANN's set_env.sh")] = ""
+    python: Annotated[str, Field(description="Interpreter of the measuring program")] = ""
+    library_path: Annotated[str, Field(description="Folder that stands first in LD_LIBRARY_PATH")] = ""
 
     def variables(self) -> dict[str, str]:
         """All variables of a process of this build, those of the worker's own CANN left out.
