@@ -17,7 +17,10 @@ from data_contracts import contract
 from infra.errors import TableError
 
 # A comparison is written whole, whatever the keys of its rows.
-_SCOPES = {"comparisons": ("comparison_id", "version")}
+_SCOPES = {
+    "comparisons": ("comparison_id", "version"),
+    "serving_comparisons": ("run_id", "compared_by", "baseline"),
+}
 
 
 def scope_of(table: str) -> tuple[str, ...]:
