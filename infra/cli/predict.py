@@ -11,11 +11,14 @@ from typing import Annotated
 import typer
 
 import flows
+from infra.archive import open_archive
 from infra.cli.exits import FAILED, USAGE, told
 from infra.cli.operating_points import operating_points_of
-from infra.cli.output import complain, out, show_rows
+from infra.cli.output import complain, out, show_rows, show_table
 from infra.cli.predict_arguments import columns_of, format_of, span_of, values_of
-from infra.cli.predict_output import print_rows, show_intervals
+from infra.cli.predict_output import print_json, print_rows, show_intervals
+from infra.errors import TilewatchError
+from infra.settings import load_settings
 from tasks.plan.experiment import Experiment, ExperimentError, load_experiments
 from tasks.predict.boundaries import intervals
 from tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, QuantMatmulCall
@@ -29,6 +32,7 @@ from tasks.predict.upgrades import Change, changes, worst_first
 
 DEFAULT_SOC = "Ascend910_9391"
 DEFAULT_CANN = "9.1.0"
+OF_A_RUN = ("runs", "points", "alignments")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -238,6 +242,37 @@ def check(
     if any(result.disagreeing_rows for result in results):
         complain("a covered row disagrees with its golden vector")
         raise typer.Exit(FAILED)
+
+
+@app.command("observed")
+def observed(
+    run: Annotated[str, typer.Argument(help="Run id, as `tilewatch runs` lists it.")],
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Predicted against observed tiling of an archived run: agreement by field, then what differs.
+
+    A disagreement is a finding about the build: it is printed with the rule and what may cause it.
+    """
+    from tasks.publish.agreement import agreement
+
+    with _told(), open_archive(load_settings()) as archive:
+        tables = [archive.tables.scan(name, [("run_id", "==", run)]) for name in OF_A_RUN]
+        if not tables[0].num_rows:
+            raise TilewatchError(f"run {run} is not in the archive", "`tilewatch runs` lists what is")
+        found = agreement(*tables)
+    if found is None or not found.by_field.num_rows:
+        out.print(
+            "nothing to compare: SoC or CANN release are not among the known ones, or no tiling was seen"
+        )
+        return
+    by_field, different = found.by_field, found.disagreements
+    if as_json:
+        print_json({"by_field": by_field.to_pylist(), "disagreements": different.to_pylist()})
+        return
+    show_table(by_field, title=f"Predicted against observed tiling of run {run}", as_csv=as_csv)
+    if different.num_rows and not as_csv:
+        show_table(different, title="Where they differ")
 
 
 @contextmanager

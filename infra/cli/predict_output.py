@@ -52,13 +52,18 @@ def print_rows(
 ) -> None:
     """Rows as a table for a person, as JSON or as CSV; values keep their own types."""
     if as_json:
-        typer.echo(orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode())
+        print_json(rows)
     elif as_csv:
         writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
     else:
         show_rows(names, [[row[name] for name in names] for row in rows], title=title)
+
+
+def print_json(value: object) -> None:
+    """``value`` as indented JSON."""
+    typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
 def _row(interval: Interval, axis: str) -> Row:
@@ -70,7 +75,7 @@ def _row(interval: Interval, axis: str) -> Row:
 
 
 def _short(differs: Sequence[str]) -> str:
-    """The columns that differ, and how many fields of the tiling data besides."""
+    """The columns that differ, and how many others besides; used cores only repeat block_dim here."""
     shown = [name for name in differs if name in COLUMNS]
-    others = len(differs) - len(shown)
-    return ", ".join(shown) + (f" +{others} fields" if others else "")
+    others = len([name for name in differs if name not in (*COLUMNS, "used_core_num")])
+    return ", ".join(shown) + (f" +{others} more" if others else "")

@@ -18,6 +18,9 @@ COLUMNS = (
     "rounds",
 )  # fmt: skip
 """Integer columns a branch may fill; the ratio counts vector cores per cube core until it is printed."""
+CORE_LIMITING = (
+    "cores limited by the caller's stream or process would change it; the profiler's block dim decides"
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class TilingRecord:
     op_type: str
     branch: str
     rule: str
-    unknown_reason: str | None = None
+    unknown_reason: str
     tiling_key: str | None = None
     block_dim: int | None = None
     used_core_num: int | None = None
@@ -104,7 +107,7 @@ class TilingRecord:
 
 
 def record(op_type: str, decisions: Decisions, index: int = 0) -> TilingRecord:
-    """The decision at one point as a record."""
+    """The decision at one point as a record; every one of them holds for the cores the platform reports."""
     outcome = decisions.outcomes[int(decisions.outcome[index])]
     values: dict[str, Any] = {name: decisions.value(name, index) for name in COLUMNS}
     if values["tiling_key"] is not None:
@@ -118,7 +121,7 @@ def record(op_type: str, decisions: Decisions, index: int = 0) -> TilingRecord:
         op_type=op_type,
         branch=outcome.branch,
         rule=outcome.rule,
-        unknown_reason=outcome.unknown_reason,
+        unknown_reason="; ".join(filter(None, (outcome.unknown_reason, CORE_LIMITING))),
         ub_template=outcome.ub_template,
         fields={name: value for name, value in extra.items() if value is not None},
         **values,
