@@ -91,45 +91,15 @@ def phase_charts(costs: pa.Table, arms: Sequence[str]) -> list[tuple[str, str, s
 
 
 def _stacked(rows: Sequence[Row], arms: Sequence[str]) -> str:
+    """One horizontal bar an arm, its parts in the order of ORDER, with the sum behind it."""
     shown = [arm for arm in arms if any(row["arm"] == arm for row in rows)]
     totals = {arm: sum(row["value"] for row in rows if row["arm"] == arm) for arm in shown}
     longest = max(totals.values(), default=1.0) or 1.0
     figure = go.Figure()
     for category in ORDER:
         values = {row["arm"]: row["value"] for row in rows if row["category"] == category}
-        if not any(values.values()):
-            continue
-        color, pattern = _FILL[category]
-        own = [values.get(arm, 0.0) for arm in shown]
-        figure.add_trace(
-            go.Bar(
-                name=category,
-                orientation="h",
-                y=[html.escape(arm) for arm in shown],
-                x=[value / 1e6 for value in own],
-                marker={
-                    "color": color,
-                    "line": {"color": "#1b1f24", "width": 1},
-                    "pattern": {
-                        "shape": pattern,
-                        "fillmode": "overlay",
-                        "fgcolor": "#6b7480",
-                        "size": 7,
-                        "solidity": 0.12,
-                    },
-                },
-                text=[category if value > _LABEL_SHARE * longest else "" for value in own],
-                textposition="inside",
-                insidetextanchor="middle",
-                textangle=0,
-                insidetextfont={"color": "#ffffff" if category in _WHITE_ON else "#1b1f24", "size": 12},
-                customdata=[
-                    f"{category}: {duration(value)}, {value / totals[arm]:.1%} of the step"
-                    for value, arm in zip(own, shown, strict=True)
-                ],
-                hovertemplate="%{customdata}<extra></extra>",
-            )
-        )
+        if any(values.values()):
+            figure.add_trace(_part(category, {arm: values.get(arm, 0.0) for arm in shown}, totals, longest))
     for arm in shown:
         figure.add_annotation(
             x=totals[arm] / 1e6, y=html.escape(arm), text=duration(totals[arm]), showarrow=False,
@@ -146,6 +116,34 @@ def _stacked(rows: Sequence[Row], arms: Sequence[str]) -> str:
         yaxis={"autorange": "reversed", "ticks": ""},
     )  # fmt: skip
     return str(figure.to_json())
+
+
+def _part(category: str, values: Mapping[str, float], totals: Mapping[str, float], longest: float) -> go.Bar:
+    """One category of every bar; a part with room for it carries its name."""
+    color, pattern = _FILL[category]
+    return go.Bar(
+        name=category,
+        orientation="h",
+        y=[html.escape(arm) for arm in values],
+        x=[value / 1e6 for value in values.values()],
+        marker={
+            "color": color,
+            "line": {"color": "#1b1f24", "width": 1},
+            "pattern": {
+                "shape": pattern, "fillmode": "overlay", "fgcolor": "#6b7480", "size": 7, "solidity": 0.12,
+            },
+        },
+        text=[category if value > _LABEL_SHARE * longest else "" for value in values.values()],
+        textposition="inside",
+        insidetextanchor="middle",
+        textangle=0,
+        insidetextfont={"color": "#ffffff" if category in _WHITE_ON else "#1b1f24", "size": 12},
+        customdata=[
+            f"{category}: {duration(value)}, {value / totals[arm]:.1%} of the step"
+            for arm, value in values.items()
+        ],
+        hovertemplate="%{customdata}<extra></extra>",
+    )  # fmt: skip
 
 
 def _title(metric: str) -> str:
