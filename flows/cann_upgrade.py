@@ -43,7 +43,7 @@ def cann_upgrade(request: UpgradeRequest) -> Upgrade:
     """Predict what the new build changes, sweep it, judge it against the approved or the former build, tell.
 
     Old and new build are arms of one sweep where both stand side by side; otherwise the drift of the anchor
-    operators between the leases bounds the floor. Aborts where the build is not the one that the run is
+    kernels between the leases bounds the floor. Aborts where the build is not the one that the run is
     about: before the sweep, during it, or after it.
     """
     found = present(request.sweep, request.new_build_id)
@@ -54,7 +54,6 @@ def cann_upgrade(request: UpgradeRequest) -> Upgrade:
     against = CompareRequest(
         baseline=in_one_lease(baseline, found, done, request.sweep.agent),
         candidate=done.candidate.run_id,
-        anchor_operators=() if done.before else request.anchor_operators,
     )
     compared = compare_confirmed(against, request.sweep, done.candidate)
     command = f"tilewatch compare {compared.rows['baseline'][0]} {done.candidate.run_id}"

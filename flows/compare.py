@@ -46,7 +46,6 @@ def judged(request: CompareRequest) -> Compared:
             request.candidate,
             second_lease=request.second_lease,
             overrides=request.overrides,
-            anchor_operators=request.anchor_operators,
         )
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from prefect.artifacts import create_table_artifact
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import State
+from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Cancelling
 
 from flows.part import part
@@ -60,15 +61,17 @@ def share(document: RunDocument, request: SweepRequest) -> None:
         publish_document(archive, document)
         total = len(unclaimed(archive, document))
         current().stage("measure on several devices", total)
-        while todo := unclaimed(archive, document):
-            current().advance(f"{len(todo)} blocks left", total - len(todo))
-            total = len(todo)
+        try:
+            while todo := unclaimed(archive, document):
+                current().advance(f"{len(todo)} blocks left", total - len(todo))
+                total = len(todo)
+                for device in dealer.devices:
+                    dealer.look(client, device, todo)
+                if not dealer.deal(client, todo):
+                    time.sleep(LOOK_S)
+        finally:
             for device in dealer.devices:
-                dealer.look(client, device, todo)
-            if not dealer.deal(client, todo):
-                time.sleep(LOOK_S)
-        for device in dealer.devices:
-            dealer.stop(client, device)
+                dealer.stop(client, device)
     create_table_artifact(
         dealer.log, key="fan-out", description=f"who was given what of run {document.run_id}"
     )
@@ -139,8 +142,15 @@ class _Dealer:
         device.run, device.blocks = None, []
 
     def _start(self, client: SyncPrefectClient, device: Device, request: PartRequest) -> UUID:
+        try:
+            deployed = client.read_deployment_by_name(f"part/{device.queue}")
+        except ObjectNotFound:
+            raise FanOutError(
+                f"the fleet of this server has no device {device.queue}",
+                "Add it to the fleet file and run `tilewatch deploy FLEET.yaml`",
+            ) from None
         started = client.create_flow_run_from_deployment(
-            client.read_deployment_by_name(f"part/{device.queue}").id,
+            deployed.id,
             parameters={"request": request.model_dump(mode="json")},
             # A sweep that is started again, because its agent died, finds the parts that it began.
             idempotency_key=f"{request.run_id} {device.queue} {device.failures} {' '.join(request.blocks)}",

@@ -92,9 +92,6 @@ class CompareRequest(_Request):
     overrides: tuple[str, ...] = Field(
         (), description="Keys whose difference is to be ignored; recorded on every row they would refuse"
     )
-    anchor_operators: tuple[str, ...] = Field(
-        (), description="Operators that both builds share: their drift between leases bounds the floor"
-    )
 
 
 class RegressionRequest(_Request):
@@ -120,11 +117,6 @@ class UpgradeRequest(_Request):
     )
     new_cann: str = Field(
         "", description="CANN version after, to predict what changes; empty predicts nothing"
-    )
-    anchor_operators: tuple[str, ...] = Field(
-        ("matmul",),
-        description="Operators that both builds share: where the builds cannot be arms of one sweep, their "
-        "drift between the leases bounds the floor",
     )
     baseline: str = Field(
         "@baseline",

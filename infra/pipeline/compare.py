@@ -42,15 +42,13 @@ def compare_archived(
     *,
     second_lease: str | None = None,
     overrides: Sequence[str] = (),
-    anchor_operators: Sequence[str] = (),
 ) -> Compared:
     """Compare the newest run of each experiment of ``candidate`` with that of ``baseline`` and publish it.
 
     A name is a run id or a build label; ``@baseline`` is the approved one of the candidate's device class.
     The candidate's run before the newest one of the same build, or ``second_lease``, confirms. The floor
     between leases comes from all archived runs of builds that were measured more than once on the same
-    device class; the drift of ``anchor_operators``, which both builds share, bounds it from below. Raises
-    NothingToCompareError.
+    device class. Raises NothingToCompareError.
     """
     if baseline == ARMED:
         refuse_unarmed(archive)
@@ -71,7 +69,6 @@ def compare_archived(
         baseline=baseline,
         candidate_name=candidate,
         overrides=overrides,
-        anchor_points=_anchors(new, anchor_operators),
         history=_history(archive, runs, new, without=[*judged, *second_ids]),
         second_lease=_tables(archive, second_ids) if second_ids else None,
     )
@@ -94,12 +91,6 @@ def _before(runs: pa.Table, name: str, judged: Sequence[str]) -> list[str]:
 
 def _tables(archive: Archive, run_ids: Sequence[str]) -> RunTables:
     return RunTables(**{t: archive.tables.scan(t, [("run_id", "in", list(run_ids))]) for t in TABLES})
-
-
-def _anchors(candidate: RunTables, operators: Sequence[str]) -> list[str]:
-    """Points of the named operators."""
-    chosen = pc.is_in(candidate.points["operator"], value_set=pa.array(list(operators), pa.string()))
-    return sorted(set(candidate.points.filter(chosen)["point_id"].to_pylist()))
 
 
 def _history(archive: Archive, runs: pa.Table, candidate: RunTables, without: Sequence[str]) -> pa.Table:
