@@ -67,12 +67,13 @@ class QuantMatmulCall:
 class GroupedMatmulCall:
     """``npu_grouped_matmul`` int8 × int8. ``m`` is the *allocated* rows of x, padding included.
 
-    ``groups`` is the number of experts (weight.shape[0]); ``m_e`` the rows of the fullest expert and
-    ``busy_groups`` the experts that have any, both only for the work per expert: host tiling never reads
-    the group list. ``tuning_config`` is the first element of the attribute (0: absent),
-    ``workspace_allowance`` its third (bytes, -1 unlimited). ``group_list_type``: 0 cumsum, 1 count, 2 sparse.
-    ``act_type`` 2 is GELU. ``single_tensors`` False: x or weight come as several tensors. Along the axis m_e,
-    ``exact_rows`` makes m follow it (no padding, every expert as full) and ``hint_m_e`` the tuning hint.
+    ``groups`` is the number of experts (weight.shape[0]). Host tiling never reads the group list; the work
+    per expert and the rounds do: ``group_list`` is the rows of every expert, or ``m_e`` those of each of
+    ``busy_groups`` experts (all of them where that is None). ``tuning_config`` is the first element of the
+    attribute (0: absent), ``workspace_allowance`` its third (bytes, -1 unlimited). ``group_list_type``:
+    0 cumsum, 1 count, 2 sparse. ``act_type`` 2 is GELU. ``single_tensors`` False: x or weight come as several
+    tensors. Along the axis m_e, ``exact_rows`` makes m follow it (no padding, every expert as full) and
+    ``hint_m_e`` the tuning hint.
     """
 
     m: int
@@ -95,6 +96,7 @@ class GroupedMatmulCall:
     single_tensors: bool = True
     m_e: int | None = None
     busy_groups: int | None = None
+    group_list: tuple[int, ...] | None = None
     exact_rows: bool = False
     hint_m_e: bool = False
 
@@ -192,6 +194,10 @@ def _check_grouped_matmul(call: GroupedMatmulCall, at: Points) -> None:
     _require_one_of("scale_dtype", call.scale_dtype, ("bfloat16", "float16", "float32", "uint64", "int32"))
     _require_one_of("group_list_type", call.group_list_type, (0, 1, 2))
     _require_all("m_e", at.m_e >= 0, at.m_e, "rows of an expert must not be negative")
+    if call.group_list is not None:
+        _require("group_list", len(call.group_list) == call.groups, call.group_list, "one count an expert")
+        _require("group_list", min(call.group_list) >= 0, call.group_list, "rows must not be negative")
+        _require_all("m", at.m >= sum(call.group_list), at.m, "fewer allocated rows than group_list holds")
     in_range = (at.tuning_config >= 0) & (at.tuning_config <= at.m)
     _require_all("tuning_config", in_range, at.tuning_config, "valid range is [0, allocated rows of x]")
 

@@ -77,7 +77,7 @@ def call_of_point(point: dict[str, Any]) -> OperatorCall:
             rows, point["k"], point["n"], weight_format, transpose_w=bool(point.get("transposed_w"))
         )
     if operation == "grouped_matmul" and point["dtype_w"] == "int8":
-        counts = [count for count in point.get("group_list") or () if count]
+        counts = tuple(point.get("group_list") or ())
         return GroupedMatmulCall(
             point.get("allocated_rows") or rows,
             point["k"],
@@ -88,7 +88,8 @@ def call_of_point(point: dict[str, Any]) -> OperatorCall:
             group_list_type=point["group_list_type"],
             tuning_config=point.get("tuning_config") or 0,
             m_e=max(counts, default=point.get("m_e")),
-            busy_groups=len(counts) or None,
+            busy_groups=sum(count > 0 for count in counts) or None,
+            group_list=counts or None,
         )
     raise OutOfScope("operation", f"{operation} with {point.get('dtype_w')} weights has no predicted tiling")
 

@@ -90,15 +90,6 @@ def tile(call: GroupedMatmulCall, at: Points, platform: Platform, cann: CannVers
     )
 
 
-def rounds_of(group_counts: IntArray, base_m: int, n: int, block_columns: int, cores: int) -> int:
-    """Rounds over the cores for a group list of counts; ``block_columns`` is single_n, or base_n if 0.
-
-    The kernel deals ⌈m_e/base_m⌉·⌈n/block_columns⌉ blocks an expert round-robin and skips empty experts.
-    """
-    blocks = int(ceil_div(group_counts, base_m).sum()) * int(ceil_div(n, block_columns))
-    return -(-blocks // cores)
-
-
 def _is_tuned(call: GroupedMatmulCall, at: Points) -> BoolArray:
     hint = at.tuning_config
     special = (call.out_dtype == "int32") & (hint > 0) & (hint <= 128)
@@ -241,8 +232,15 @@ def _unified_buffer(
 def _work(
     call: GroupedMatmulCall, at: Points, base_m: IntArray, columns: IntArray, used: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Blocks of the fullest expert, and rounds if every busy expert is as full."""
-    units = ceil_div(at.m_e, base_m) * ceil_div(at.n, columns)
+    """Blocks of the fullest expert, and rounds over the cores.
+
+    The kernel deals ⌈m_e/base_m⌉·⌈n/columns⌉ blocks an expert round-robin and skips empty experts.
+    """
+    across = ceil_div(at.n, columns)
+    if call.group_list is not None:
+        blocks = ceil_div(ints(call.group_list)[:, None], base_m) * across
+        return blocks.max(axis=0), ceil_div(blocks.sum(axis=0), used)
+    units = ceil_div(at.m_e, base_m) * across
     busy = call.groups if call.busy_groups is None else call.busy_groups
     known = at.m_e > 0
     return where(known, units, UNSET), where(known, ceil_div(units * busy, used), UNSET)

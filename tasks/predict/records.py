@@ -69,7 +69,7 @@ class TilingRecord:
     op_type: str
     branch: str
     rule: str
-    unknown_reason: str
+    unknown_reason: str = CORE_LIMITING
     tiling_key: str | None = None
     block_dim: int | None = None
     used_core_num: int | None = None

@@ -111,7 +111,8 @@ def _line(target: Target, call: OperatorCall, last: int) -> tuple[list[int], lis
     if isinstance(call, GroupedMatmulCall):
         name = "m_e"
         exact = call.m == (call.m_e or 0) * call.groups
-        call = replace(call, exact_rows=exact, hint_m_e=bool(call.tuning_config), busy_groups=call.groups)
+        call = replace(call, exact_rows=exact, hint_m_e=bool(call.tuning_config))
+        call = replace(call, busy_groups=call.groups, group_list=None)
     try:
         found = predict_axis(call, name, axis, target.platform, target.cann)
     except PredictError:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-import numpy as np
 import pytest
 
 from tasks.predict.calls import ND, NZ, GroupedMatmulCall
 from tasks.predict.environment import cann_version, platform
-from tasks.predict.grouped_matmul_dav_2201 import rounds_of
+from tasks.predict.errors import PredictError
 from tasks.predict.predict import predict
 from tests.predict import oracle_grouped_matmul as oracle
 
@@ -106,7 +105,17 @@ def test_a_scalar_reading_of_the_rules_gives_the_same() -> None:
 def test_rounds_are_the_longest_queue_when_blocks_are_dealt_one_by_one() -> None:
     random = Random(4)
     for _ in range(200):
-        counts = [random.choice([0, random.randint(1, 400)]) for _ in range(16)]
-        base_m, columns = random.choice([16, 96, 128, 256]), random.choice([128, 256, 1024])
-        found = rounds_of(np.array(counts), base_m, 4096, columns, 24)
-        assert found == oracle.rounds(counts, base_m, 4096, columns, 24)
+        counts = tuple(random.choice([0, random.randint(1, 400)]) for _ in range(16))
+        call = replace(W13, weight_format=random.choice([NZ, ND]), group_list=counts)
+        call = replace(call, tuning_config=random.choice([0, 0, 100, 130, 300]))
+        found = predict(call, C910, CANN)
+        base_m, columns = found.base_m or 0, found.single_n or found.base_n or 0
+        assert found.rounds == oracle.rounds(list(counts), base_m, 4096, columns, 24)
+        assert found.units_per_expert == -(-max(counts) // base_m) * -(-4096 // columns)
+
+
+def test_a_group_list_must_fit_the_experts_and_the_allocated_rows() -> None:
+    with pytest.raises(PredictError, match="group_list: .*one count an expert"):
+        predict(replace(W13, group_list=(1, 2)), C910, CANN)
+    with pytest.raises(PredictError, match="m: 9216: fewer allocated rows than group_list holds"):
+        predict(replace(W13, group_list=(600,) * 16), C910, CANN)

@@ -63,8 +63,11 @@ def test_grouped_points_carry_their_own_group_list() -> None:
         "operator": "grouped_matmul", "n": 4096, "allocated_rows": 9216, "local_experts": 16,
         "group_list_type": 1, "group_list": [129] * 15 + [0], "m_e": 121, "tuning_config": None, "m": 1935,
     }  # fmt: skip
+    skewed = grouped | {"group_list": [641] + [86] * 15, "m_e": 121, "m": 1931}
     (row,) = point_predictions(points(grouped), C910, CANN).to_pylist()
     assert (row["units_per_expert"], row["rounds"], row["m"]) == (32, 20, 9216)
+    (row,) = point_predictions(points(skewed), C910, CANN).to_pylist()
+    assert (row["units_per_expert"], row["rounds"]) == (6 * 16, 14)  # (6 + 15) × 16 blocks over 24 cores
 
 
 def test_records_that_say_what_was_predicted_agree_in_every_field(predicted: pa.Table) -> None:
