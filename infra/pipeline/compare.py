@@ -15,6 +15,7 @@ from infra.pipeline.baselines import ARMED, TABLES, baseline_runs, refuse_unarme
 from infra.pipeline.names import NothingToCompareError, newest
 from infra.pipeline.report import beside, keep_pages, mark_of, software
 from infra.settings import Settings
+from tasks.analyse.anchors import anchor_kernels
 from tasks.analyse.compare import compare_builds
 from tasks.analyse.spread import between_lease_spread
 from tasks.analyse.tables import RunTables, join
@@ -48,7 +49,8 @@ def compare_archived(
     A name is a run id or a build label; ``@baseline`` is the approved one of the candidate's device class.
     The candidate's run before the newest one of the same build, or ``second_lease``, confirms. The floor
     between leases comes from all archived runs of builds that were measured more than once on the same
-    device class. Raises NothingToCompareError.
+    device class; the drift of the anchor kernels, which both builds share, bounds it from below. Raises
+    NothingToCompareError.
     """
     if baseline == ARMED:
         refuse_unarmed(archive)
@@ -69,6 +71,7 @@ def compare_archived(
         baseline=baseline,
         candidate_name=candidate,
         overrides=overrides,
+        anchors=anchor_kernels(base, new),
         history=_history(archive, runs, new, without=[*judged, *second_ids]),
         second_lease=_tables(archive, second_ids) if second_ids else None,
     )

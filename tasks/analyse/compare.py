@@ -21,6 +21,14 @@ from tasks.analyse.pairing import SHAPE, as_pairs, pair, side
 from tasks.analyse.process_values import Floats
 from tasks.analyse.tables import AnalysisError, RunTables, join
 from tasks.analyse.verdicts import Judged, Pairs, judge
+from tasks.sql import sql
+
+_IS_ANCHOR = """
+SELECT a.point_id IS NOT NULL AS chosen
+FROM (SELECT *, row_number() OVER () AS place FROM rows) r
+LEFT JOIN anchors a ON (a.experiment, a.arm, a.point_id) = (r.experiment, r.candidate_arm, r.point_id)
+ORDER BY place
+"""
 
 
 @dataclass(frozen=True)
@@ -29,8 +37,8 @@ class Request:
 
     ``baseline`` and ``candidate`` are labels or run ids as the user gave them. ``overrides`` names keys whose
     difference is to be ignored; the differences found are recorded on the rows they would have refused.
-    ``history`` comes from ``between_lease_spread``. ``anchor_points`` are points of kernels that the builds
-    share; their drift between leases bounds the floor from below.
+    ``history`` comes from ``between_lease_spread``. ``anchors`` (see ``anchor_kernels``) are kernels that the
+    builds share; their drift between leases bounds the floor from below.
     """
 
     baseline: str
@@ -39,7 +47,7 @@ class Request:
     control_limits: ControlLimits = field(default_factory=ControlLimits)
     overrides: tuple[str, ...] = ()
     history: pa.Table | None = None
-    anchor_points: tuple[str, ...] = ()
+    anchors: pa.Table | None = None
 
 
 def compare_builds(
@@ -51,7 +59,7 @@ def compare_builds(
     limits: ComparisonLimits | None = None,
     overrides: Sequence[str] = (),
     history: pa.Table | None = None,
-    anchor_points: Sequence[str] = (),
+    anchors: pa.Table | None = None,
     second_lease: RunTables | None = None,
 ) -> pa.Table:
     """Candidate against baseline, point by point and arm by arm: a ``comparisons`` table (version 1).
@@ -63,7 +71,7 @@ def compare_builds(
     """
     request = Request(
         baseline, candidate_name, limits or ComparisonLimits(), ControlLimits(), tuple(overrides), history,
-        tuple(anchor_points),
+        anchors,
     )  # fmt: skip
     first = _compare(base, candidate, request, None, ())
     if second_lease is None:
@@ -116,7 +124,7 @@ def _compare(
         check_format="weight_format" in declared,
     )
     pairs = as_pairs(rows)
-    judged = judge(pairs, request.limits, _anchor_drift(rows, pairs, request.anchor_points))
+    judged = judge(pairs, request.limits, _anchor_drift(rows, pairs, request.anchors))
     checked = _control(base, candidate, request)
     columns = {
         **_identity_columns(rows, identities, request, arms),
@@ -141,9 +149,12 @@ def _second(base: RunTables, candidate: RunTables, again: RunTables) -> tuple[Ru
     )
 
 
-def _anchor_drift(rows: pa.Table, pairs: Pairs, anchors: tuple[str, ...]) -> float:
-    """Absolute median log ratio over the anchor points; 0 without any that both sides measured."""
-    chosen = pc.is_in(rows["point_id"], value_set=pa.array(anchors, pa.string())).to_numpy()
+def _anchor_drift(rows: pa.Table, pairs: Pairs, anchors: pa.Table | None) -> float:
+    """Absolute median log ratio over the anchor kernels; 0 without any that both sides measured."""
+    if anchors is None:
+        return 0.0
+    asked = {"rows": rows.select(["experiment", "candidate_arm", "point_id"]), "anchors": anchors}
+    chosen = np.asarray(sql(_IS_ANCHOR, asked)["chosen"].to_numpy(zero_copy_only=False))
     found = (pairs.mean_log[1] - pairs.mean_log[0])[chosen & ~pairs.excluded]
     return float(abs(np.median(found))) if len(found) else 0.0
 

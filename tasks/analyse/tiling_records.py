@@ -14,7 +14,9 @@ from tasks.align.kernel_types import DYNAMIC_QUANT, GROUPED_MATMUL, MATMUL, QUAN
 from tasks.analyse.steps import Mask
 from tasks.sql import sql
 
-STRUCTURE = ("kernel_op_type", "tiling_key", "base_m", "base_n", "base_k", "stream_k", "single_n", "aiv_aic_ratio")
+STRUCTURE = (
+    "kernel_op_type", "tiling_key", "base_m", "base_n", "base_k", "stream_k", "single_n", "aiv_aic_ratio"
+)  # fmt: skip
 """What the host tiling chose; a change of any of these changes how the work is cut or which kernel runs."""
 
 FAMILIES = (DYNAMIC_QUANT, QUANT_MATMUL, GROUPED_MATMUL, MATMUL)

@@ -31,6 +31,8 @@ class Pairs:
     """Its degrees of freedom; NaN without history."""
     excluded: Mask
     """Rows that get no statistics: refused, missing, nothing to time."""
+    dies: tuple[Integers | int, Integers | int] = (1, 1)
+    """Devices behind each side's processes, whose differences are taken out."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,9 @@ class Judged:
 def judge(pairs: Pairs, limits: ComparisonLimits, anchor_drift: float = 0.0) -> Judged:
     """Verdicts of all pairs, false discovery rate controlled over those that have enough processes.
 
-    ``anchor_drift`` is the absolute log ratio of the anchor kernels between the two leases; it bounds the
-    floor of pairs between leases from below. Excluded rows come back UNDECIDED with an empty reason.
+    ``anchor_drift`` is the absolute log ratio of the anchor kernels between the two leases; the floor of
+    pairs between leases is at least that and the relative floor. Excluded rows come back UNDECIDED with an
+    empty reason.
     """
     floor, floor_reason = floors(pairs, limits, anchor_drift)
     test = _test(pairs, limits)
@@ -84,7 +87,8 @@ def floors(pairs: Pairs, limits: ComparisonLimits, anchor_drift: float) -> tuple
             np.full(rows, np.log1p(limits.relative_floor)),
             np.where(np.isnan(absolute), 0.0, absolute),
             limits.spread_multiple * spread,
-            np.where(pairs.between, anchor_drift, 0.0),
+            # What all share is drift; only what goes beyond it by the floor can be the candidate's own.
+            np.where(pairs.between, anchor_drift + np.log1p(limits.relative_floor), 0.0),
         ]
     )
     multiple = f"{limits.spread_multiple:g} × between-lease A/A spread"
@@ -112,11 +116,11 @@ def _test(pairs: Pairs, limits: ComparisonLimits) -> Welch:
     with np.errstate(invalid="ignore", divide="ignore"):
         rounding = [limits.timer_tick_ns**2 / 12 / value**2 for value in pairs.median_ns]
     variance = (
-        np.fmax(pairs.variance_log[0], np.where(pairs.processes[0] > 1, rounding[0], np.nan)),
-        np.fmax(pairs.variance_log[1], np.where(pairs.processes[1] > 1, rounding[1], np.nan)),
+        np.fmax(pairs.variance_log[0], np.where(pairs.processes[0] > pairs.dies[0], rounding[0], np.nan)),
+        np.fmax(pairs.variance_log[1], np.where(pairs.processes[1] > pairs.dies[1], rounding[1], np.nan)),
     )
     lease = np.where(pairs.between, 2 * _lease_spread(pairs, limits) ** 2, 0.0)
-    return welch(pairs.mean_log, variance, pairs.processes, lease)
+    return welch(pairs.mean_log, variance, pairs.processes, lease, pairs.dies)
 
 
 def _extra(pairs: Pairs, test: Welch, floor: Floats, undecided: Mask, limits: ComparisonLimits) -> Integers:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from data_contracts import schema
+from tasks.analyse.anchors import anchor_kernels
 from tasks.analyse.compare import compare_arms, compare_builds
 from tasks.analyse.limits import ComparisonLimits
 from tasks.analyse.spread import between_lease_spread
@@ -192,17 +193,23 @@ def test_between_leases_history_gives_the_floor_not_the_spread_within_the_sweep(
 
 
 def test_anchor_drift_between_leases_widens_the_floor(make_run: Any) -> None:
-    base, other = pair_of_builds(make_run, lease="lease2")
-    anchors = [base.points["point_id"][7].as_py()]
-    history = between_lease_spread(
-        [make_run(noise(50, 5, 20 + i), run_id=f"h{i}", lease=f"old{i}") for i in range(4)]
-    )
-    row = compared(base, other, history=history, anchor_points=anchors).to_pylist()[7]
-    assert row["floor_ratio"] == pytest.approx(row["ratio"])
-    assert (row["verdict"], row["floor_reason"]) == (
-        "UNDECIDED",
-        "drift of the anchor kernels between the leases",
-    )
+    def lease(run_id: str, lease: str, slower: float, seed: int) -> Any:
+        int8 = make_run(noise(50, 5, seed), run_id=run_id, lease=lease)
+        bf16 = {"operator": "matmul", "dtype_w": "bfloat16"}
+        anchors = make_run(slower * noise(9, 5, seed + 1), run_id=run_id, lease=lease, arm="bf16", point=bf16)
+        both = join([int8, anchors])
+        return type(both)(both.runs.slice(0, 1), both.captures, both.points, both.samples, both.alignments)
+
+    base, slow = lease("r1", "l1", 1.0, 1), lease("r2", "l2", 1.1, 3)
+    anchors = anchor_kernels(base, slow)
+    assert (anchors.num_rows, set(anchors["arm"].to_pylist())) == (9, {"bf16"})
+    history = between_lease_spread([lease(f"h{i}", f"old{i}", 1.0, 20 + i) for i in range(4)])
+    for row in compared(base, slow, history=history, anchors=anchors).to_pylist():
+        assert row["floor_ratio"] == pytest.approx(1.122, abs=0.01)
+        assert row["verdict"] != "SLOWER"
+        assert row["floor_reason"] == "drift of the anchor kernels between the leases"
+    without = compared(base, slow, history=history)
+    assert Counter(without["verdict"].to_pylist())["SLOWER"] == 9
 
 
 def test_a_second_lease_confirms_only_the_same_point_in_the_same_direction(make_run: Any) -> None:
