@@ -118,11 +118,15 @@ def _show(rows: pa.Table, base: str, candidate: str, as_json: bool, as_csv: bool
     if as_json or as_csv:
         show_table(rows, as_json=as_json, as_csv=as_csv)
         return
+    if not rows.num_rows:
+        out.print(f"no comparison of {candidate} with {base} is published under this version")
+        return
+    from tasks.publish.headline import control_of
     from tasks.publish.summary import comparison_summary
 
     summary = comparison_summary(rows)
+    control, counts = control_of(rows)
+    (out.print if counts else warn)(control)
     show_table(rows.select(list(COLUMNS)), title=f"{candidate} against {base}")
     out.print(", ".join(f"{number} {verdict}" for verdict, number in summary.counts.items() if number))
     out.print(summary.sentence, soft_wrap=True)
-    if (status := set(rows["control_status"].to_pylist())) != {"ok"}:
-        warn(f"A/A control: {', '.join(sorted(status))}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.publish.bands import Row
@@ -56,14 +57,22 @@ def _banners(content: ReportContent) -> list[str]:
 def _control(content: ReportContent) -> tuple[str, bool]:
     """The error rate that identical pairs show, so that a verdict can be believed, or not."""
     if content.comparisons.num_rows:
-        (first,) = content.comparisons.slice(0, 1).to_pylist()
-        pairs, rate, state = (first[f"control_{name}"] for name in ("pairs", "false_rate", "status"))
-    else:
-        runs = content.runs.to_pylist()
-        pairs = sum(run["control_pairs"] for run in runs)
-        rate = sum(run["control_false_pairs"] for run in runs) / pairs if pairs else None
-        states = {run["control_status"] for run in runs}
-        state = next((name for name in ("void", "insufficient", "ok") if name in states), "insufficient")
+        return control_of(content.comparisons)
+    runs = content.runs.to_pylist()
+    pairs = sum(run["control_pairs"] for run in runs)
+    rate = sum(run["control_false_pairs"] for run in runs) / pairs if pairs else None
+    states = {run["control_status"] for run in runs}
+    state = next((name for name in ("void", "insufficient", "ok") if name in states), "insufficient")
+    return _control_words(pairs, rate, state)
+
+
+def control_of(comparisons: pa.Table) -> tuple[str, bool]:
+    """What stands on top of a table of comparisons: the A/A control in words, and whether verdicts count."""
+    (first,) = comparisons.slice(0, 1).to_pylist()
+    return _control_words(*(first[f"control_{name}"] for name in ("pairs", "false_rate", "status")))
+
+
+def _control_words(pairs: int, rate: float | None, state: str) -> tuple[str, bool]:
     called = "" if rate is None else f", {rate:.1%} of them called FASTER or SLOWER"
     meaning = {
         "ok": "ok",
