@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ class Contract:
     columns: tuple[Column, ...]
     rules: tuple[dict[str, Any], ...]
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """Arrow schema; nullability and descriptions included, the version in the metadata."""
         fields = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,6 @@ _FAMILIES = {
 _IDLE_TYPES = {"aic": ("AI_VECTOR_CORE",), "aiv": ("AI_CORE",)}
 
 
-
 def counter_maps(names: Sequence[str], columns: Sequence[pa.Array], task_type: pa.Array | None) -> pa.Array:
     """``map<string, double>`` of the counters of every row; null where a row has none.
 
@@ -34,26 +34,37 @@ def counter_maps(names: Sequence[str], columns: Sequence[pa.Array], task_type: p
         values[index] = column.to_numpy(zero_copy_only=False)
     present = ~np.isnan(values)
     for family in _FAMILIES:
-        _drop_false_zeros(family, list(names), values, present, task_type)
+        _drop_false_zeros(family, tuple(names), values, present, task_type)
     present = np.ascontiguousarray(present.T)
     counts = present.sum(axis=1)
     offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
     items = pa.array(np.ascontiguousarray(values.T)[present])
-    return pa.MapArray.from_arrays(_null_where_empty(offsets, counts), _keys(names, present), items)
+    return pa.MapArray.from_arrays(_null_where_empty(offsets, counts), _keys(tuple(names), present), items)
 
 
-def _keys(names: Sequence[str], present: npt.NDArray[np.bool_]) -> pa.Array:
+def _keys(names: tuple[str, ...], present: npt.NDArray[np.bool_]) -> pa.Array:
     """Names of the present counters, row after row: rows have them in a few patterns, each joined once."""
     rows, width = len(present), (len(names) + 7) // 8
     packed = pa.py_buffer(np.packbits(present, axis=1))
     patterns = pa.Array.from_buffers(pa.binary(width), rows, [None, packed]).dictionary_encode()
-    bits = np.frombuffer(b"".join(patterns.dictionary.to_pylist()), np.uint8).reshape(-1, width)
-    chosen = [[names[i].encode() for i in np.flatnonzero(row)] for row in np.unpackbits(bits, axis=1)]
-    text = _spread([b"".join(keys) for keys in chosen], patterns.indices)
-    lengths = [np.array([len(key) for key in keys], np.int32).tobytes() for keys in chosen]
-    ends = np.cumsum(np.frombuffer(_spread(lengths, patterns.indices), np.int32), dtype=np.int32)
+    chosen = [_joined(names, bits) for bits in patterns.dictionary.to_pylist()]
+    text = _spread([keys for keys, _ in chosen], patterns.indices)
+    lengths = np.frombuffer(_spread([lengths for _, lengths in chosen], patterns.indices), np.int32)
+    ends = np.cumsum(lengths, dtype=np.int32)
     offsets = pa.py_buffer(np.concatenate((np.zeros(1, np.int32), ends)))
     return pa.Array.from_buffers(pa.string(), len(ends), [None, offsets, text])
+
+
+@lru_cache(maxsize=1024)
+def _joined(names: tuple[str, ...], bits: bytes) -> tuple[bytes, bytes]:
+    """The names whose bit is set, and their lengths as int32, each as one piece."""
+    chosen = [name.encode() for name, bit in zip(names, _unpacked(bits), strict=False) if bit]
+    return b"".join(chosen), np.array([len(name) for name in chosen], np.int32).tobytes()
+
+
+def _unpacked(bits: bytes) -> list[int]:
+    unpacked: list[int] = np.unpackbits(np.frombuffer(bits, np.uint8)).tolist()
+    return unpacked
 
 
 def _spread(pieces: list[bytes], index: pa.Array) -> pa.Buffer:
@@ -67,24 +78,30 @@ def _null_where_empty(offsets: npt.NDArray[np.int32], counts: npt.NDArray[np.int
     return pa.array(offsets, mask=np.append(counts == 0, False))
 
 
+@lru_cache(maxsize=64)
+def _members(family: str, names: tuple[str, ...]) -> tuple[list[int], int | None, int | None]:
+    """Counters of a core kind, that of its cycles and that of its time, as indices of ``names``."""
+    prefixes, *leaders = _FAMILIES[family]
+    members = [i for i, name in enumerate(names) if name.startswith(prefixes)]
+    cycles, time = (next((names.index(n) for n in leader if n in names), None) for leader in leaders)
+    return members, cycles, time
+
+
 def _drop_false_zeros(
     family: str,
-    names: list[str],
+    names: tuple[str, ...],
     values: npt.NDArray[np.float64],
     present: npt.NDArray[np.bool_],
     task_type: pa.Array | None,
 ) -> None:
     """Unset ``present`` for false zeros; both matrices have a row for every name."""
-    prefixes, cycle_names, time_names = _FAMILIES[family]
-    members = [i for i, name in enumerate(names) if name.startswith(prefixes)]
-    if not members:
-        return
+    members, cycles, times = _members(family, names)
     busy = np.ones(values.shape[1], dtype=np.bool_)
     timed = busy
-    if cycles := [names.index(name) for name in cycle_names if name in names]:
-        busy = values[cycles[0]] > 0
-        if times := [names.index(name) for name in time_names if name in names]:
-            timed = ~(busy & (values[times[0]] == 0))
+    if cycles is not None:
+        busy = values[cycles] > 0
+        if times is not None:
+            timed = ~(busy & (values[times] == 0))
     elif task_type is not None:
         idle = pc.fill_null(pc.is_in(task_type, value_set=pa.array(_IDLE_TYPES[family])), False)
         busy = ~idle.to_numpy(zero_copy_only=False)

@@ -51,7 +51,7 @@ def record_blocks(file: CsvFile) -> Iterator[RowBlock]:
                 break
             block, used_lines, used_bytes = _read(file.source_file, header, data, line, more)
             line, rest = line + used_lines, data[used_bytes:]
-            file.count(block)
+            file.count(block.counts)
             yield block
 
 
@@ -104,7 +104,7 @@ def _good_rows(
     formed: IntArray,
     kept: int,
 ) -> RowBlock:
-    rows, good, wrong = careful_rows(header, records.text.slice(0, len(formed)))
+    values, good, wrong = careful_rows(header, records.text.slice(0, len(formed)))
     reasons = {i: Wrong("row_structure", why) for i, why in records.malformed.items() if i < kept}
     reasons |= {int(formed[row]): why for row, why in wrong.items()}
     refusals, blank = [], 0
@@ -118,7 +118,7 @@ def _good_rows(
             )
         else:
             blank += 1
-    return RowBlock(header, rows, records.starts[formed[good]] + first_line, refusals, blank)
+    return RowBlock(header, values, records.starts[formed[good]] + first_line, refusals, blank)
 
 
 def _parse(header: Header, data: bytes) -> _Records:

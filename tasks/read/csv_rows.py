@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from tasks.read.arrow_columns import one_array
 from tasks.read.csv_parse import numeric_share, parse_text
-from tasks.read.csv_rules import Wrong, careful_rows, fast_rows
+from tasks.read.csv_rules import GoodTexts, Wrong, careful_rows, fast_rows
 from tasks.read.layout import Header, HeaderError, Layout, match_header
 from tasks.read.lines import Block, IntArray, blank, blocks, split, unreadable
 from tasks.read.quarantine import Refusal
@@ -35,25 +35,32 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Good rows of one block: columns by their names in the file, ``lines`` from 1, and the refused rows."""
+    """Good rows of one block: values by the column's name in the file, the line of every row, counted from 1.
+
+    ``refusals`` are the rows that are not good.
+    """
 
     header: Header
-    rows: pa.Table
+    values: dict[str, pa.Array]
     lines: IntArray
     refusals: list[Refusal] = field(default_factory=list)
     blank_lines: int = 0
-    unterminated_line: int | None = None
 
     def column(self, name: str) -> pa.Array | None:
         """Values of a field of the layout, or None where the file has no such column."""
         for header_name, spec in self.header.fields.items():
             if spec.column == name:
-                return one_array(self.rows.column(header_name))
+                return self.values[header_name]
         return None
 
     def counters(self) -> list[pa.Array]:
         """Values of the counters, in the order of ``header.counters``."""
-        return [one_array(self.rows.column(name)) for name in self.header.counters]
+        return [self.values[name] for name in self.header.counters]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What the facts of a file sum up over its blocks."""
+        return {"rows": len(self.lines), "refused": len(self.refusals), "blank_lines": self.blank_lines}
 
 
 @dataclass
@@ -99,28 +106,30 @@ class CsvFile:
             self.refuse("header", "no column of this format and no column of numbers", None)
             return
 
-        def work(block: Block) -> tuple[RowBlock, R]:
-            rows = self._read(header, block)
-            return rows, make(rows)
+        good = GoodTexts()
 
-        for rows, result in ahead(chain((body,), source), work):
-            self.count(rows)
+        def work(block: Block) -> tuple[dict[str, int], R]:
+            rows = self._read(header, block, good)
+            return rows.counts, make(rows)
+
+        for counts, result in ahead(chain((body,), source), work):
+            self.count(counts)
             yield result
 
-    def _read(self, header: Header, block: Block) -> RowBlock:
-        rows = fast_rows(header, block)
-        if rows is None:
-            result = self._read_carefully(header, block)
-        else:
-            result = RowBlock(header, rows, np.arange(rows.num_rows, dtype=np.int64) + block.first_line)
-        return replace(result, unterminated_line=block.first_line) if block.unterminated else result
+    def _read(self, header: Header, block: Block, good: GoodTexts) -> RowBlock:
+        if block.unterminated:
+            self.facts["unterminated_last_line"] = block.first_line
+        values = fast_rows(header, block, good)
+        if values is None:
+            return self._read_carefully(header, block)
+        return RowBlock(header, values, np.arange(block.line_count, dtype=np.int64) + block.first_line)
 
     def _read_carefully(self, header: Header, block: Block) -> RowBlock:
         lines = split(block.data)
         odd, empty = unreadable(lines), blank(lines)
         skipped = np.concatenate((empty, np.fromiter(odd, np.int64, len(odd))))
         text, index, broken = parse_text(header, lines, np.setdiff1d(np.arange(len(lines.starts)), skipped))
-        rows, good, wrong = careful_rows(header, text)
+        values, good, wrong = careful_rows(header, text)
         reasons = {line: Wrong("row_structure", reason) for line, reason in (odd | broken).items()}
         reasons |= {int(index[row]): reason for row, reason in wrong.items()}
         refusals = [
@@ -135,15 +144,12 @@ class CsvFile:
             )
             for line, w in sorted(reasons.items())
         ]
-        return RowBlock(header, rows, index[good] + block.first_line, refusals, len(empty))
+        return RowBlock(header, values, index[good] + block.first_line, refusals, len(empty))
 
-    def count(self, block: RowBlock) -> None:
-        """Add a block that is about to be handed out to the facts."""
-        self.facts["rows"] += block.rows.num_rows
-        self.facts["refused"] += len(block.refusals)
-        self.facts["blank_lines"] += block.blank_lines
-        if block.unterminated_line is not None:
-            self.facts["unterminated_last_line"] = block.unterminated_line
+    def count(self, counts: dict[str, int]) -> None:
+        """Add the counts of a block that is about to be handed out to the facts."""
+        for name, count in counts.items():
+            self.facts[name] += count
 
     def refuse(self, rule: str, reason: str, raw: str | None) -> None:
         """Refuse the whole file."""

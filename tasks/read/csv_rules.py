@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,14 @@ import pyarrow.compute as pc
 from tasks.read import cells
 from tasks.read.arrow_columns import one_array
 from tasks.read.csv_parse import parse
-from tasks.read.layout import FAST_TYPES, Header, Kind
+from tasks.read.layout import Header, Kind
 from tasks.read.lines import Block, IntArray
 
 _SECOND_NS = 1_000_000_000
+_REMEMBERED_TEXTS = 10_000
+
+_Broken = tuple[str, str, str, cells.BoolArray]
+"""Column, rule, what is expected, and a mask of the rows that break it."""
 
 
 @dataclass(frozen=True)
@@ -28,44 +33,62 @@ class Wrong:
     value: str | None = None
 
 
-def fast_rows(header: Header, block: Block) -> pa.Table | None:
-    """Typed rows of a block in which every line is a good row, else None.
+class GoodTexts:
+    """Texts that were found good, by column: they repeat over a file, so most are looked at once."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, set[str]] = {}
+
+    def hold(self, column: str, texts: pa.Array, pattern: str | None) -> bool:
+        """True where no text has blanks around it and all match the pattern."""
+        seen = self._seen.setdefault(column, set())
+        new = [text for text in texts.to_pylist() if text not in seen]
+        if not new:
+            return True
+        array = pa.array(new, pa.string())
+        if not pc.utf8_trim_whitespace(array).equals(array):
+            return False
+        if pattern is not None and pc.any(_strange(array, pattern)).as_py():
+            return False
+        if len(seen) < _REMEMBERED_TEXTS:
+            seen.update(new)
+        return True
+
+
+def fast_rows(header: Header, block: Block, good: GoodTexts) -> dict[str, pa.Array] | None:
+    """Typed columns of a block in which every line is a good row, else None.
 
     What may be a time that lost digits to scientific notation is left to the careful way, which sees the
     text: a positive exponent anywhere, or a time stamp of whole seconds.
     """
     if b"+" in block.data and (b"E+" in block.data or b"e+" in block.data):
         return None
-    kinds = header.kinds
     try:
-        parsed = parse(header, block.data, {name: FAST_TYPES[kind] for name, kind in kinds.items()})
+        parsed = parse(header, block.data, header.fast_types)
     except pa.ArrowException:
         return None
     if parsed.num_rows != block.line_count:
         return None
     columns: dict[str, pa.Array] = {}
-    for name, kind in kinds.items():
+    for name, kind in header.kinds.items():
         values = one_array(parsed.column(name))
         if kind.is_time:
             values = cells.ns_from_decimals(values)
             if kind is Kind.TIMESTAMP and values is not None and _has_whole_seconds(values):
                 return None
-        elif kind is Kind.TEXT and not pc.utf8_trim_whitespace(values.dictionary).equals(values.dictionary):
-            values = None
+        elif kind is Kind.TEXT and not good.hold(name, values.dictionary, header.fields[name].pattern):
+            return None
         if values is None:
             return None
         columns[name] = values
-    if next(_broken_rules(header, columns), None) is not None:
-        return None
-    return pa.table(columns)
+    return columns if next(_broken_values(header, columns), None) is None else None
 
 
 def _has_whole_seconds(times_ns: pa.Array) -> bool:
-    seconds = pc.divide(times_ns, _SECOND_NS)
-    return bool(pc.any(pc.equal(pc.multiply(seconds, _SECOND_NS), times_ns)).as_py())
+    return bool((pc.drop_null(times_ns).to_numpy() % _SECOND_NS == 0).any())
 
 
-def careful_rows(header: Header, text: pa.Table) -> tuple[pa.Table, IntArray, dict[int, Wrong]]:
+def careful_rows(header: Header, text: pa.Table) -> tuple[dict[str, pa.Array], IntArray, dict[int, Wrong]]:
     """Typed columns of the good rows of ``text``, their row numbers, and what is wrong with the rest."""
     columns: dict[str, pa.Array] = {}
     wrong: dict[int, Wrong] = {}
@@ -76,12 +99,12 @@ def careful_rows(header: Header, text: pa.Table) -> tuple[pa.Table, IntArray, di
             value = raw[row].as_py()
             reason = f"{name}: expected {kind.value}, found {value!r}"
             wrong.setdefault(row, Wrong("cell_type", reason, name, value))
-    for name, rule, expected, mask in _broken_rules(header, columns):
+    for name, rule, expected, mask in chain(_broken_values(header, columns), _broken_forms(header, columns)):
         for row in np.flatnonzero(mask).tolist():
             value = text.column(name)[row].as_py()
             wrong.setdefault(row, Wrong(rule, f"{name}: {expected}, found {value!r}", name, value))
     good = np.setdiff1d(np.arange(text.num_rows), np.fromiter(wrong, np.int64, len(wrong)))
-    return pa.table({name: _only(values, good) for name, values in columns.items()}), good, wrong
+    return {name: _only(values, good) for name, values in columns.items()}, good, wrong
 
 
 def _only(values: pa.Array, rows: IntArray) -> pa.Array:
@@ -92,19 +115,29 @@ def _only(values: pa.Array, rows: IntArray) -> pa.Array:
     return chosen
 
 
-def _broken_rules(
-    header: Header, columns: dict[str, pa.Array]
-) -> Iterator[tuple[str, str, str, cells.BoolArray]]:
-    """Broken rules of the layout as (column, rule, what is expected, mask of the rows that break it)."""
+def _broken_values(header: Header, columns: dict[str, pa.Array]) -> Iterator[_Broken]:
+    """Rules about values that rows break."""
     for name, spec in header.fields.items():
         values = columns[name]
         if spec.required and values.null_count:
             yield name, "required", "a value is required", values.is_null().to_numpy(zero_copy_only=False)
-        if spec.minimum is not None and pc.less(pc.min(values), spec.minimum).as_py():
+        if spec.minimum is None:
+            continue
+        least = pc.min(values).as_py()
+        if least is not None and least < spec.minimum:
             low = pc.fill_null(pc.less(values, spec.minimum), False)
             yield name, "range", f"at least {spec.minimum} is expected", low.to_numpy(zero_copy_only=False)
+
+
+def _broken_forms(header: Header, columns: dict[str, pa.Array]) -> Iterator[_Broken]:
+    """Rules about the form of texts that rows break."""
+    for name, spec in header.fields.items():
         if spec.pattern is not None:
-            strange = pc.invert(pc.match_substring_regex(values.dictionary, f"^(?:{spec.pattern})$"))
-            if pc.any(strange).as_py():
-                mask = pc.fill_null(strange.take(values.indices), False).to_numpy(zero_copy_only=False)
-                yield name, "cell_form", "another form of text is expected", mask
+            values = columns[name]
+            strange = _strange(values.dictionary, spec.pattern).take(values.indices)
+            mask = pc.fill_null(strange, False).to_numpy(zero_copy_only=False)
+            yield name, "cell_form", "another form of text is expected", mask
+
+
+def _strange(texts: pa.Array, pattern: str) -> pa.Array:
+    return pc.invert(pc.match_substring_regex(texts, f"^(?:{pattern})$"))

@@ -80,13 +80,12 @@ def categories(
     """
     rules = category_rules()
     label = pc.coalesce(op_type, name).dictionary_encode()
-    texts: list[str] = label.dictionary.to_pylist()
-    known = [_category(text) for text in texts]
-    codes = np.array([rules.names.index(category) for category in known], dtype=np.int32)
+    known = np.array([_known(text) for text in label.dictionary.to_pylist()], dtype=np.int64).reshape(-1, 2)
     row = label.indices.to_numpy(zero_copy_only=False)
+    codes, looks = known[:, 0], known[:, 1]
     result = codes[row]
-    for rule in rules.shapes:
-        meant = np.array([_meant(rule, *pair) for pair in zip(texts, known, strict=True)], dtype=np.bool_)
+    for number, rule in enumerate(rules.shapes):
+        meant = (looks >> number & 1).astype(np.bool_)
         if not meant.any():
             continue
         mask = meant[row]
@@ -96,10 +95,6 @@ def categories(
         mask &= np.isin(n, rule.n) if rule.n else True
         result[mask] = rules.names.index(rule.becomes)
     return pa.array(rules.names).take(pa.array(result))
-
-
-def _meant(rule: ShapeRule, label: str, category: str) -> bool:
-    return rule.category in (None, category) and (not rule.types or label in rule.types)
 
 
 def other_share(table: pa.Table) -> float | None:
@@ -112,7 +107,13 @@ def other_share(table: pa.Table) -> float | None:
 
 
 @lru_cache(maxsize=8192)
-def _category(text: str) -> str:
+def _known(text: str) -> tuple[int, int]:
+    """Index of the category of an operator type or name; a bit for every shape rule that may change it."""
     rules = category_rules()
     last_word = _LAUNCH_SUFFIX.sub("", text).rsplit("_", 1)[-1]
-    return rules.category(text) or rules.category(last_word) or OTHER
+    category = rules.category(text) or rules.category(last_word) or OTHER
+    looks = 0
+    for number, rule in enumerate(rules.shapes):
+        meant = rule.category in (None, category) and (not rule.types or text in rule.types)
+        looks |= meant << number
+    return rules.names.index(category), looks

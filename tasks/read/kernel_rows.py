@@ -101,7 +101,7 @@ def read_kernels(
 
 def _kernels(block: RowBlock, constants: Constants) -> pa.Table:
     """Rows of the contract; ``kernel_index`` counts within the block."""
-    rows = block.rows.num_rows
+    rows = len(block.lines)
     columns: dict[str, Any] = constants.columns(rows)
     columns["kernel_index"] = pa.array(np.arange(rows, dtype=np.int64))
     columns["source_line"] = pa.array(block.lines)
@@ -121,7 +121,7 @@ def _kernels(block: RowBlock, constants: Constants) -> pa.Table:
     if "start_ns" in columns and columns["start_ns"].null_count:
         columns["flags"] = _FLAGS.take(columns["start_ns"].is_null().cast(pa.int8()))
     spec = schema("kernels")
-    arrays = [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in spec]
+    arrays = [columns[f.name] if f.name in columns else constants.absent(f.type, rows) for f in spec]
     fitting = [a if a.type == f.type else a.cast(f.type) for a, f in zip(arrays, spec, strict=True)]
     return pa.Table.from_arrays(fitting, schema=spec)
 
@@ -147,5 +147,5 @@ def _counts(values: pa.Array) -> npt.NDArray[np.int64]:
 def _metrics(block: RowBlock, task_type: pa.Array | None) -> pa.Array:
     names = block.header.counters
     if not names:
-        return pa.nulls(block.rows.num_rows, pa.map_(pa.string(), pa.float64()))
+        return pa.nulls(len(block.lines), pa.map_(pa.string(), pa.float64()))
     return counter_maps(names, block.counters(), task_type)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -79,10 +80,15 @@ class Header:
     counters: tuple[str, ...] = ()
     ignored: tuple[str, ...] = field(default=())
 
-    @property
+    @cached_property
     def kinds(self) -> dict[str, Kind]:
         """Kind of every column that is read, by name."""
         return {name: f.kind for name, f in self.fields.items()} | dict.fromkeys(self.counters, Kind.NUMBER)
+
+    @cached_property
+    def fast_types(self) -> dict[str, pa.DataType]:
+        """Arrow type of every column that is read, by name."""
+        return {name: FAST_TYPES[kind] for name, kind in self.kinds.items()}
 
 
 class HeaderError(ValueError):

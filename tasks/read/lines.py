@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-BLOCK_BYTES = 2 << 20
+BLOCK_BYTES = 3 << 19
 LONGEST_LINE = 16 << 20
 """A longer line is no row of any format; it is cut, so that a file without line ends stays harmless."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 import pyarrow as pa
 
-from data_contracts import from_rows
+from data_contracts import from_rows, schema
 from tasks.read.origin import Origin
 
 RAW_TEXT_LIMIT = 4000
@@ -55,7 +56,12 @@ def refused_rows(origin: Origin, table: str, refusals: Iterable[Refusal]) -> pa.
             "reason": refusal.reason,
             "raw_text": _cut(refusal.raw_text),
         }
-    return from_rows("quarantine", list(rows.values()))
+    return from_rows("quarantine", list(rows.values())) if rows else _no_rows()
+
+
+@cache
+def _no_rows() -> pa.Table:
+    return schema("quarantine").empty_table()
 
 
 def _quarantine_id(origin: Origin, table: str, refusal: Refusal) -> str:

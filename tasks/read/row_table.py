@@ -52,7 +52,7 @@ def collect(
     constants = Constants(origin, file.source_file)
     tables, refusals, first = [spec.empty_table()], list[Refusal](), 0
     for block in blocks:
-        rows = block.rows.num_rows
+        rows = len(block.lines)
         columns: Columns = constants.columns(rows)
         for field in layout.fields:
             if (values := block.column(field.column)) is not None:
@@ -63,7 +63,7 @@ def collect(
         if block.header.counters:
             columns["metrics"] = counter_maps(block.header.counters, block.counters(), None)
         columns = derive(columns)
-        arrays = [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in spec]
+        arrays = [columns[f.name] if f.name in columns else constants.absent(f.type, rows) for f in spec]
         tables.append(pa.Table.from_arrays(arrays, schema=spec))
         refusals += block.refusals
         first += rows

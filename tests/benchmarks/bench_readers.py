@@ -1,9 +1,15 @@
 """Readers against named references, on files tiled from real rows; every number from a process of its own.
 
-``python tests/benchmarks/bench_readers.py [--rows 200000] [--timeline-mb 250] [--msprof-analyze PYTHON]``
+``python tests/benchmarks/bench_readers.py [--rows 200000 2000000] [--timeline-mb 250 1000] [--rounds 3]``
 
-Needs TILEWATCH_SHARED. ``--msprof-analyze`` names an interpreter that has msprof-analyze installed. Ratios
-are medians over rounds in which subject and reference take turns; memory is the growth of the resident peak.
+Needs TILEWATCH_SHARED. The vendor's own parser takes part where ``--msprof-analyze`` or
+TILEWATCH_MSPROF_ANALYZE names an interpreter that has it; its dependencies are kept out of ours::
+
+    python3 -m venv build/msprof-analyze
+    build/msprof-analyze/bin/pip install msprof-analyze==26.2.0
+
+Ratios are medians over rounds in which subject and reference take turns: of the clock, and of the processor
+time of all threads, which a busy machine changes less. Memory is the growth of the resident peak.
 """
 
 from __future__ import annotations
@@ -28,10 +34,11 @@ def peak():
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 path = sys.argv[1]
 {setup}
-before, started = peak(), time.perf_counter()
+before, started, worked = peak(), time.perf_counter(), time.process_time()
 rows = {call}
-took = time.perf_counter() - started
-print(json.dumps({{"rows": rows, "seconds": took, "grown_mb": peak() - before, "peak_mb": peak()}}))
+took, worked = time.perf_counter() - started, time.process_time() - worked
+grown = peak() - before
+print(json.dumps({{"rows": rows, "clock_s": took, "cpu_s": worked, "grown_mb": grown, "peak_mb": peak()}}))
 """
 OURS = """
 from pathlib import Path
@@ -70,24 +77,28 @@ def measure(subject: str, path: Path, python: str = sys.executable) -> dict[str,
 
 
 def compare(path: Path, subjects: list[str], reference: str, rounds: int, python: str | None = None) -> None:
-    """Print every subject against the reference, measured in turns."""
+    """Print every subject against the reference, measured in turns; ``python`` runs msprof-analyze."""
     size = path.stat().st_size / 1e6
-    print(f"\n{path.name}: {size:.0f} MB, reference {reference}")
+    print(f"\n{path.name}: {size:.0f} MB, {rounds} rounds, reference {reference}")
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in [reference, *subjects]}
     for _ in range(rounds):
         for name, results in runs.items():
             outside = python if python and name == "msprof-analyze" else sys.executable
             results.append(measure(name, path, outside))
-    base = [run["seconds"] for run in runs[reference]]
     for name, results in runs.items():
-        seconds = [run["seconds"] for run in results]
-        ratio = statistics.median(s / b for s, b in zip(seconds, base, strict=True))
-        grown = max(run["grown_mb"] for run in results)
+        grown, peak = (max(run[key] for run in results) for key in ("grown_mb", "peak_mb"))
+        clock, cpu = (_against(results, runs[reference], key) for key in ("clock_s", "cpu_s"))
         print(
-            f"  {name:17} {results[0]['rows']:9.0f} rows  median {statistics.median(seconds):7.2f} s  "
-            f"{ratio:5.2f} × {reference}  memory +{grown:5.0f} MB = {grown / size:4.2f} × file  "
-            f"(peak {max(run['peak_mb'] for run in results):.0f} MB)"
+            f"  {name:17}{results[0]['rows']:9.0f} rows  clock {clock}  processor {cpu}"
+            f"  memory +{grown:5.0f} MB = {grown / size:4.2f} × file (peak {peak:.0f} MB)",
+            flush=True,
         )
+
+
+def _against(results: list[dict[str, float]], base: list[dict[str, float]], key: str) -> str:
+    median = statistics.median(run[key] for run in results)
+    ratio = statistics.median(run[key] / other[key] for run, other in zip(results, base, strict=True))
+    return f"{median:6.2f} s = {ratio:5.2f} ×"
 
 
 def kernel_file(source: Path, target: Path, rows: int) -> Path:
@@ -124,22 +135,25 @@ def timeline_file(source: Path, target: Path, size_mb: int) -> Path:
 def main() -> None:
     """Make the files, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=200_000)
-    parser.add_argument("--timeline-mb", type=int, default=0, help="0 leaves the timeline out")
+    parser.add_argument("--rows", type=int, nargs="*", default=[200_000])
+    parser.add_argument("--timeline-mb", type=int, nargs="*", default=[])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--msprof-analyze", help="interpreter that has msprof-analyze")
+    parser.add_argument("--msprof-analyze", default=os.environ.get("TILEWATCH_MSPROF_ANALYZE"))
     options = parser.parse_args()
     shared = Path(os.environ["TILEWATCH_SHARED"])
     with tempfile.TemporaryDirectory() as folder:
-        path = kernel_file(shared / KERNELS, Path(folder) / "kernel_details.csv", options.rows)
-        compare(path, ["kernel_batches", "read_kernels"], "pandas.read_csv", options.rounds)
-        if options.msprof_analyze:
-            compare(path, ["msprof-analyze"], "kernel_batches", options.rounds, options.msprof_analyze)
-        if options.timeline_mb:
-            path = timeline_file(shared / TIMELINE, Path(folder) / "trace_view.json", options.timeline_mb)
-            compare(
-                path, ["timeline_batches"], "json.load", 1 if options.timeline_mb > 50 else options.rounds
-            )
+        for rows in options.rows:
+            path = kernel_file(shared / KERNELS, Path(folder) / "kernel_details.csv", rows)
+            compare(path, ["kernel_batches", "read_kernels"], "pandas.read_csv", options.rounds)
+            if options.msprof_analyze:
+                outside = options.msprof_analyze
+                compare(path, ["msprof-analyze"], "kernel_batches", options.rounds, outside)
+        for size_mb in options.timeline_mb:
+            path = timeline_file(shared / TIMELINE, Path(folder) / "trace_view.json", size_mb)
+            # json.load needs fifteen times the file.
+            reference = "json.load" if size_mb <= 300 else "timeline_batches"
+            others = ["timeline_batches"] if reference == "json.load" else []
+            compare(path, others, reference, options.rounds)
 
 
 if __name__ == "__main__":
