@@ -6,6 +6,7 @@ the open descriptor on, so that no one else measures between two processes of th
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -46,8 +47,7 @@ def leased(settings: Settings, document: RunDocument) -> Iterator[Lease]:
     if document.agent == "simulated":
         yield Lease(lease_of(document.seed), settings.lock_folder, -1)
         return
-    path = settings.lock_folder / f"{_lock_name(document, settings.device or 0)}.lock"
-
+    path = settings.lock_folder / f"{_lock_name(document, device_number(settings))}.lock"
     begun_ns = time.monotonic_ns()
     waited: list[dict[str, Any] | None] = []
 
@@ -62,6 +62,13 @@ def leased(settings: Settings, document: RunDocument) -> Iterator[Lease]:
         note_lease(settings.spool_folder / document.run_id, lease.lease_id, waited_ns)
         event("leased", lease_id=lease.lease_id, lock=path, waited_ns=waited_ns)
         yield lease
+
+
+def device_number(settings: Settings) -> int:
+    """Number of the measured device on this host: the setting, else the first that CANN may see, else 0."""
+    first = os.environ.get("ASCEND_RT_VISIBLE_DEVICES", "").split(",")[0].strip()
+    seen = int(first) if first.isdigit() else 0
+    return seen if settings.device is None else settings.device
 
 
 def _lock_name(document: RunDocument, device: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -109,6 +110,9 @@ def _measure(
         told = share
 
     environment = of_facts(document.environment)
+    variables = environment.variables() if environment else dict(os.environ)
+    if document.agent == "npu" and settings.device is not None:
+        variables["ASCEND_RT_VISIBLE_DEVICES"] = str(settings.device)
     outcome = measure_process(
         plan.document(process, facts),
         folder.capture_folder(experiment, process),
@@ -116,7 +120,7 @@ def _measure(
         timeout_s=_limit_s(plan, process),
         lock_fd=lease.descriptor,
         on_progress=on_progress,
-        variables=environment.variables() if environment else None,
+        variables=variables,
     )
     current().advance(f"{experiment} {process.name}", 1.0 - told)
     if outcome.status != "complete":

@@ -98,7 +98,7 @@ def _document(
     """The document of a new run in ``environment``. Raises MeasureError."""
     python = (environment and environment.python) or str(settings.measure_python)
     description = describe(python, options.agent, environment.variables() if environment else None)
-    method = default_method(options.agent)
+    method = default_method(options.agent, graphs=_replays(planned))
     label = environment.label if environment else options.build or _label(options.agent, description)
     return RunDocument(
         run_id=spool.new_run_id(),
@@ -120,6 +120,12 @@ def _document(
         selection=_selection(options, environment),
         environment=environment.facts() if environment else {},
     )
+
+
+def _replays(planned: Mapping[str, Plan]) -> bool:
+    """Whether a point is launched by replaying a graph."""
+    points = (point for plan in planned.values() for arm in plan.points.values() for point in arm)
+    return any(point["launch_mode"] == "npugraph" for point in points)
 
 
 def _refuse_unlike(documents: Sequence[RunDocument]) -> None:

@@ -19,7 +19,8 @@ def alignments_table(
     Main kernels are those of the operation's operator type (MAIN_KERNELS) in main processes that measured the
     point; each profiled call must have left exactly one. A tiling record is joined by point from the tiling
     processes of the same arm; where an agent has no tiling the status is ``no_tiling``, where the log has
-    none it is ``unaligned``. Contradicting records leave the point unaligned, with the reason.
+    none it is ``unaligned``. Contradicting records, and a tuning hint that is not the one asked for, leave
+    the point unaligned, with the reason.
     """
     types = pa.table(
         {
@@ -69,7 +70,8 @@ WITH main AS (
     GROUP BY ALL
 ), tiled AS (
     SELECT run_id, experiment, arm, point_id,
-           count(DISTINCT (tiling_key, base_m, base_n, base_k, block_dim)) AS variants,
+           count(DISTINCT (tiling_key, base_m, base_n, base_k, block_dim, tuning_config)) AS variants,
+           any_value(tuning_config) AS hint,
            any_value(tiling_key) AS tiling_key, any_value(capture_id) AS tiling_capture_id,
            any_value(base_m) AS base_m, any_value(base_n) AS base_n, any_value(base_k) AS base_k,
            any_value(used_core_num) AS used_core_num, any_value(stream_k) AS stream_k,
@@ -82,12 +84,18 @@ WITH main AS (
     SELECT p.run_id, p.build, p.build_id, p.experiment, p.arm, p.point_id, p.evidence,
            CASE WHEN p.status = 'missing' THEN 'missing'
                 WHEN c.agent IN (SELECT agent FROM no_tiling_agents) THEN 'no_tiling'
-                WHEN t.variants = 1 THEN 'aligned' ELSE 'unaligned' END AS status,
+                WHEN t.variants = 1 AND NOT coalesce(t.hint <> coalesce(p.tuning_config, 0),
+                     p.tuning_config IS NOT NULL AND c.agent = 'npu') THEN 'aligned'
+                ELSE 'unaligned' END AS status,
            CASE WHEN p.status = 'missing' THEN coalesce(p.status_reason, 'not measured')
                 WHEN c.agent IN (SELECT agent FROM no_tiling_agents)
                     THEN 'agent ' || c.agent || ' has no tiling'
                 WHEN t.variants > 1 THEN t.variants || ' different tiling records for the same point'
-                WHEN t.variants IS NULL THEN 'no tiling record was observed for the point' END AS reason,
+                WHEN t.variants IS NULL THEN 'no tiling record was observed for the point'
+                WHEN t.hint <> coalesce(p.tuning_config, 0) THEN 'the tiling saw hint ' || t.hint ||
+                     ', asked for was ' || coalesce(CAST(p.tuning_config AS VARCHAR), 'none')
+                WHEN t.hint IS NULL AND p.tuning_config IS NOT NULL AND c.agent = 'npu'
+                    THEN 'the log does not show the tuning hint that was asked for' END AS reason,
            coalesce(c.calls, 0) AS calls, coalesce(b.kernel_count, 0) AS kernel_count,
            coalesce(c.calls, 0) AS expected_kernel_count,
            b.kernel_op_type, b.kernel_duration_ns,
@@ -95,7 +103,7 @@ WITH main AS (
                AS dynamic_quant_kernel_count,
            CASE WHEN p.weight_format_requested IS NOT NULL THEN b.kernel_weight_format END
                AS kernel_weight_format,
-           b.block_dim, t.* EXCLUDE (run_id, experiment, arm, point_id, variants)
+           b.block_dim, t.* EXCLUDE (run_id, experiment, arm, point_id, variants, hint)
     FROM points p
     LEFT JOIN calls c USING (run_id, experiment, arm, point_id)
     LEFT JOIN by_point b USING (run_id, experiment, arm, point_id)

@@ -23,6 +23,7 @@ CAPTURE_KEYS = ("device", "device_class", "method_hash", "agent", "evidence")
 ENVIRONMENT_KEYS = {
     "board": "device.board",
     "effective_cores": "device.cores",
+    "effective_vector_cores": "device.vector_cores",
     "deterministic_level": "device.deterministic_level",
     "tuning_bank": "device.tuning_bank",
 }

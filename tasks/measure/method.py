@@ -11,8 +11,10 @@ METHOD_VERSION = 2
 """Equals METHOD_VERSION of the measuring program; a test holds the two together."""
 
 
-def default_method(agent: str) -> dict[str, Any]:
+def default_method(agent: str, *, graphs: bool = False) -> dict[str, Any]:
     """The method of ``agent``: cold weights, hot activations, one thread, wall or device time of batches.
+
+    ``graphs``: some points are replayed from a captured graph; each point says which.
 
     Raises ValueError for an agent that executes nothing here.
     """
@@ -21,7 +23,7 @@ def default_method(agent: str) -> dict[str, Any]:
     return {
         "method_version": METHOD_VERSION,
         "cache": "rotate_weights_2x_last_level_cache",
-        "launch_mode": "eager",
+        "launch_mode": "as each point says" if graphs else "eager",
         "threads": 1,
         "activation": "hot",
         **_OF_AGENT[agent],

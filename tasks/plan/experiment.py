@@ -108,6 +108,7 @@ class Experiment(Strict):
     axis: Axis
     attn_tp: Positive = 1
     launch_modes: list[Literal["eager", "npugraph"]] = Field(["eager"])
+    graph_buckets: list[Positive] = Field([])
     cases: list[Case] = Field(min_length=1)
     arms: list[Arm] = Field(min_length=1)
     grouped: Grouped | None = None
@@ -118,6 +119,7 @@ class Experiment(Strict):
         _check_names(self)
         _check_formats(self)
         _check_presets(self)
+        _check_graphs(self)
         return self
 
 
@@ -166,6 +168,17 @@ def _check_formats(e: Experiment) -> None:
                     f"cases[{i}]: {arm.dtype_w} FRACTAL_NZ of arm {arm.name} needs K % 16 == 0 and "
                     f"N % {n_align} == 0, but {case.linear} has K={case.k}, N={n}"
                 )
+
+
+def _check_graphs(e: Experiment) -> None:
+    """A graph has the rows it was captured with: M is padded to a bucket; grouped rows are allocated ones."""
+    padded = "npugraph" in e.launch_modes and e.grouped is None
+    if padded != bool(e.graph_buckets):
+        raise ValueError("graph_buckets: goes with launch mode npugraph on axis m, and only with it")
+    if e.graph_buckets != sorted(set(e.graph_buckets)):
+        raise ValueError("graph_buckets: must ascend")
+    if padded and max(e.axis.allowed()) > e.graph_buckets[-1]:
+        raise ValueError(f"graph_buckets: no bucket holds M {max(e.axis.allowed())}, which the axis allows")
 
 
 def _check_presets(e: Experiment) -> None:

@@ -36,9 +36,14 @@ POINT_KEYS = (
     "group_list",
     "m_e",
 )
-"""What makes two measurements the same point; dtype, format, operation and hint belong to the arm."""
+"""What makes two measurements the same point; dtype, format, operation and hint belong to the arm.
+
+Where graphs are replayed, the bucket list as well.
+"""
 
 
 def point_id(experiment: str, point: Mapping[str, Any]) -> str:
     """Identity of a point within ``experiment``, the same for every arm, run and build."""
-    return short_hash({"experiment": experiment, **{key: point.get(key) for key in POINT_KEYS}})
+    buckets = point.get("graph_buckets")
+    keys = {key: point.get(key) for key in POINT_KEYS} | ({"graph_buckets": buckets} if buckets else {})
+    return short_hash({"experiment": experiment, **keys})

@@ -16,8 +16,10 @@ MIN_SAMPLE_NS = 200_000
 WARM_UP_MAX_ROUNDS = 30
 PROFILED_CALLS = 5
 DISCARD_BUDGET = 5
-TILING_AGENTS = ("npu", "simulated")
-"""Agents whose operators are tiled on the host: after the timing, one process an arm runs with logs on."""
+BESIDE_TIMING: Mapping[str, tuple[str, ...]] = {"npu": ("tiling", "counters"), "simulated": ("tiling",)}
+"""By agent the kinds of process that follow the timing, one process an arm and a block a kind: logs on, and
+AI Core counters on. Both slow the device or the host down, so neither is ever timed.
+"""
 
 
 class PlanError(ValueError):
@@ -45,7 +47,7 @@ class Request:
 class Process:
     """One fresh process: ``arm`` in ``role`` (main or control), its block and its points in order.
 
-    ``kind`` is timing, or tiling: logs on, nothing timed.
+    ``kind`` is timing; or tiling (logs on) or counters (AI Core metrics on), where nothing is timed.
     """
 
     arm: str
@@ -184,23 +186,22 @@ def _processes(
         pts = [p for p in by_arm[arm] if role == "main" or p["point_id"] in control[arm]]
         order = shuffled(pts, seed_for(seed, "order"))
         made.append(Process(arm, role, block, block, seed, env[arm], tuple(order)))
-    return made + _tiling_processes(experiment, request, by_arm, env, count)
+    return made + _beside_timing(experiment, request, by_arm, env, count)
 
 
-def _tiling_processes(
+def _beside_timing(
     experiment: Experiment,
     request: Request,
     by_arm: Mapping[str, list[Point]],
     env: Mapping[str, Mapping[str, str]],
-    block: int,
+    first_block: int,
 ) -> list[Process]:
-    """One process an arm in a last block of their own: logs would slow the timing processes down."""
-    if request.agent not in TILING_AGENTS:
-        return []
+    """One process an arm and kind, each kind in a last block of its own."""
     return [
         Process(
             arm, "main", block, block, seed_for(request.seed, experiment.letter, arm, block), env[arm],
-            tuple(pts), "tiling",
+            tuple(pts), kind,
         )
+        for block, kind in enumerate(BESIDE_TIMING.get(request.agent, ()), start=first_block)
         for arm, pts in by_arm.items()
     ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -76,14 +77,24 @@ def points(
 def _bases(experiment: Experiment, preset: Preset, agent: Agent, values: Sequence[int]) -> Iterator[Point]:
     for case in kept_cases(experiment, preset):
         n = case.n // experiment.attn_tp if case.split_n_by else case.n
-        for launch_mode in experiment.launch_modes:
+        for launch_mode in experiment.launch_modes if agent == "npu" else ("eager",):
             shape = {"linear": case.linear, "k": case.k, "n": n, "launch_mode": launch_mode}
             for value in values:
                 common = {"axis": experiment.axis.name, "axis_value": value, **shape}
                 if experiment.grouped is None:
-                    yield common | {"m": value, "m_executed": value} | _NOT_GROUPED
+                    yield common | _rows(experiment, launch_mode, value) | _NOT_GROUPED
                 else:
                     yield from (common | keys for keys in _grouped(experiment, preset, agent, value))
+
+
+def _rows(experiment: Experiment, launch_mode: str, m: int) -> Point:
+    """Requested and executed M: a graph is replayed with the rows of the smallest bucket that holds them."""
+    if launch_mode == "eager":
+        return {"m": m, "m_executed": m}
+    buckets = experiment.graph_buckets
+    if m > buckets[-1]:
+        raise ExperimentError(f"experiment {experiment.letter}: no graph bucket of {buckets} holds M {m}")
+    return {"m": m, "m_executed": buckets[bisect_left(buckets, m)], "graph_buckets": list(buckets)}
 
 
 _NOT_GROUPED: Point = {

@@ -107,3 +107,35 @@ def test_two_different_records_of_one_point_leave_it_unaligned(document: RunDocu
     assert "aligned" not in table["status"].to_pylist()
     assert "2 different tiling records for the same point" in table["reason"].to_pylist()
     assert table["base_m"].null_count == table.num_rows
+
+
+@pytest.mark.parametrize(
+    ("asked", "saw", "reason"),
+    [
+        (None, None, None),
+        (None, 0, None),
+        (8, 8, None),
+        (8, 0, "the tiling saw hint 0, asked for was 8"),
+        (None, 8, "the tiling saw hint 8, asked for was none"),
+        (8, None, "the log does not show the tuning hint that was asked for"),
+    ],
+)
+def test_a_hint_counts_only_where_the_log_shows_that_the_tiling_saw_it(
+    document: RunDocument, on_npu: Left, asked: int | None, saw: int | None, reason: str | None
+) -> None:
+    left = on_npu
+    t = left.tables()
+    points = points_table(document, "B", t["captures"], t["observed"])
+    hints = pa.array([asked] * points.num_rows, pa.int64())
+    points = points.set_column(points.schema.get_field_index("tuning_config"), "tuning_config", hints)
+    logged = tiling(left, 0, tuning_config=saw)
+    table = alignments_table(points, t["captures"], t["observed"], t["kernels"], logged)
+    mine = table.filter(
+        pc.and_(
+            pc.equal(table["point_id"], left.observed[0]["point_id"]),
+            pc.equal(table["arm"], left.captures[0]["arm"]),
+        )
+    )
+    expected = ("aligned", "10000900009000090002") if reason is None else ("unaligned", None)
+    assert (mine["status"][0].as_py(), mine["tiling_key"][0].as_py()) == expected
+    assert mine["reason"].to_pylist() == [reason]

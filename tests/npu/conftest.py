@@ -116,7 +116,7 @@ def npu_point() -> Callable[..., dict[str, Any]]:
             "point_id": f"{number:016x}", "operation": "quant_matmul", "axis": "m", "axis_value": 8,
             "linear": "wq_a", "m": 8, "m_executed": 8, "k": 256, "n": 128, "dtype_x": "int8",
             "dtype_w": "int8", "dtype_out": "bfloat16", "weight_format_requested": "FRACTAL_NZ",
-            "launch_mode": "eager", "transposed_w": False, **dict.fromkeys(nothing),
+            "launch_mode": "eager", "graph_buckets": None, "transposed_w": False, **dict.fromkeys(nothing),
         }  # fmt: skip
         return point | changes
 

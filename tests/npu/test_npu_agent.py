@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tasks.collect.manifest import CaptureError, write_manifest
+from tasks.measure.method import default_method, method_hash
 from tasks.measure.run import Description, measure_process
 from tasks.read.capture import CaptureTables, read_capture
 
@@ -112,6 +114,8 @@ def test_a_tiling_process_logs_every_launch_and_times_nothing(capture: Make) -> 
     hinted = [row for row in records if row["point_id"] == f"{6:016x}"]
     assert {row["op_type"] for row in hinted} == {"GroupedMatmul"}
     assert len({row["tiling_key"] for row in hinted}) == 1 and hinted[0]["base_n"] == 256
+    saw = {row["point_id"][-1]: row["tuning_config"] for row in records if row["op_type"] == "GroupedMatmul"}
+    assert saw == {"6": 5, "7": 0}  # the hint of the hinted arm reached the host's tiling, and only its
     assert {Path(row["source_file"]).parent.name for row in records} == {"plog"}
 
 
@@ -160,3 +164,22 @@ def test_a_weight_that_stayed_nd_fails_the_arm_instead_of_being_labelled_nz(
 def test_the_build_names_torch_npu_cann_and_the_stand_in(described: Description) -> None:
     assert {"torch", "torch_npu", "cann", "software_npu"} <= described.components.keys()
     assert (described.cores, described.facts["vector_cores"]) == (24, 48)
+
+
+def test_graph_replay_is_refused_with_what_the_driver_lacks_since_the_software_npu_has_no_graphs(
+    npu_plan: Make, npu_point: Make, npu_python: Path, on_software_npu: Make, tmp_path: Path
+) -> None:
+    point = npu_point(1, m=6, m_executed=8, launch_mode="npugraph", graph_buckets=[1, 8, 16])
+    method = default_method("npu", graphs=True)
+    plan = npu_plan([point], method=method, method_hash=method_hash(method))
+    with on_software_npu():
+        outcome = measure_process(plan, tmp_path / "c", python=str(npu_python), timeout_s=60)
+    assert outcome.status == "failed" and outcome.reason is not None
+    assert "torch.npu.NPUGraph captures nothing here" in outcome.reason
+    assert "measure launch mode eager" in outcome.reason
+    assert read(outcome.capture_dir).samples.num_rows == 0
+    warnings.warn(
+        "graph replay is not shown here: the software NPU has no graphs. "
+        "On a host with an NPU run tests/npu/check_npugraph_on_device.py",
+        stacklevel=1,
+    )

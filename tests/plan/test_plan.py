@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from tasks.plan.experiment import Experiment, ExperimentError, load_experiment, load_experiments
 from tasks.plan.group_list import group_list
@@ -176,3 +177,50 @@ def test_an_axis_may_be_nothing_but_a_range_refined_by_the_predictor(tmp_path: P
     refined = replace(QUICK, refine=refinement(platform("Ascend910_9391"), [cann_version("9.1.0")]))
     values = [p["m"] for p in make_plan(spec, refined).points["tuple_input"] if p["linear"] == "wq_a"]
     assert {16, 17, 64, 65, 94, 95, 128, 129} <= set(values) and min(values) >= 1 and max(values) <= 256
+
+
+def test_each_kind_of_process_has_blocks_of_its_own_and_only_timing_is_repeated() -> None:
+    made = plan("C", replace(QUICK, agent="npu", processes=3))
+    kinds = [(p.kind, p.block) for p in made.processes if p.role == "main" and p.arm == "nz"]
+    assert kinds == [("timing", 0), ("timing", 1), ("timing", 2), ("tiling", 3), ("counters", 4)]
+    beside = [p for p in made.processes if p.kind != "timing"]
+    assert {p.name for p in beside} == {
+        "nz-tiling-003",
+        "nd-tiling-003",
+        "nz-counters-004",
+        "nd-counters-004",
+    }
+    assert all(p.points == made.points[p.arm] for p in beside)
+    assert {p.kind for p in plan("C").processes} == {"timing"}  # a CPU has neither tiling nor AI Cores
+
+
+def test_graphs_execute_the_smallest_bucket_that_holds_the_rows_and_only_an_npu_replays_them() -> None:
+    graphs = {"launch_modes": ["eager", "npugraph"], "graph_buckets": [8, 64, 16384]}
+    experiment = Experiment.model_validate(EXPERIMENTS["B"].model_dump(exclude_unset=True) | graphs)
+    request = Request("smoke", "npu", 7)
+    rows = make_plan(experiment, request).points["bf16"]
+    assert [(p["launch_mode"], p["m"], p["m_executed"]) for p in rows] == [
+        ("eager", 1, 1), ("eager", 16, 16), ("eager", 128, 128),
+        ("npugraph", 1, 8), ("npugraph", 16, 64), ("npugraph", 128, 16384),
+    ]  # fmt: skip
+    eager = [p for p in rows if p["launch_mode"] == "eager"]
+    assert eager == list(make_plan(EXPERIMENTS["B"], request).points["bf16"])
+    others = graphs | {"graph_buckets": [8, 32, 16384]}
+    other = Experiment.model_validate(EXPERIMENTS["B"].model_dump(exclude_unset=True) | others)
+    assert make_plan(other, request).points["bf16"][-1]["point_id"] != rows[-1]["point_id"]
+    on_cpu = make_plan(experiment, replace(request, agent="cpu")).points["bf16"]
+    assert {p["launch_mode"] for p in on_cpu} == {"eager"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"launch_modes": ["npugraph"]}, "goes with launch mode npugraph"),
+        ({"graph_buckets": [8]}, "goes with launch mode npugraph"),
+        ({"launch_modes": ["npugraph"], "graph_buckets": [64, 8]}, "must ascend"),
+        ({"launch_modes": ["npugraph"], "graph_buckets": [8]}, "no bucket holds M 16384"),
+    ],
+)
+def test_buckets_that_do_not_fit_the_axis_are_refused(changes: dict[str, object], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Experiment.model_validate(EXPERIMENTS["B"].model_dump(exclude_unset=True) | changes)

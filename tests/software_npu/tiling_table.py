@@ -58,7 +58,7 @@ def _cells(record: TilingRecord, point: Mapping[str, Any]) -> tuple[str, ...]:
     vectors_per_cube = int((record.aiv_aic_ratio or "0:1").split(":")[0])
     name = f"{record.op_type}:{record.op_type}"
     head = f"DEBUG [op_tiling.cpp:1][OPS_NN][DumpTilingInfo][{{tid}}] OpName:[{name}] "
-    lines = [head + chunk for chunk in _dump(record, point)]
+    lines = [head + chunk for chunk in (*_hint(record, point), *_dump(record, point))]
     numbers = (
         record.block_dim,
         record.block_dim * vectors_per_cube,
@@ -67,6 +67,12 @@ def _cells(record: TilingRecord, point: Mapping[str, Any]) -> tuple[str, ...]:
         DATA_BYTES.get(record.op_type, 0),
     )
     return (record.tiling_key, *map(str, numbers), "\x1f".join(lines))
+
+
+def _hint(record: TilingRecord, point: Mapping[str, Any]) -> tuple[str, ...]:
+    """The line in which grouped matmul says what hint its tiling saw."""
+    hint = point["tuning_config"] or 0
+    return (f"GMM_tiling_new: tuning_config is {hint}",) if record.op_type == "GroupedMatmul" else ()
 
 
 def _dump(record: TilingRecord, point: Mapping[str, Any]) -> Iterator[str]:

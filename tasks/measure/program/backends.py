@@ -81,6 +81,9 @@ class Backend(Protocol):
     def run(self, batch: Sequence[Call]) -> Interval:
         """Execute a batch and time it."""
 
+    def captured(self, calls: Sequence[Call]) -> List[Call]:
+        """Every call captured into a graph of its own; calling the result replays it."""
+
     def synchronise(self) -> None:
         """Wait until everything enqueued has been executed."""
 

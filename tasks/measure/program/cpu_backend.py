@@ -91,6 +91,10 @@ class CpuBackend:
             call()
         return Interval(max(time.perf_counter_ns() - start_ns, 1))
 
+    def captured(self, calls: Sequence[Call]) -> List[Call]:
+        """Never asked for: a plan for this agent is eager."""
+        raise NotImplementedError("a CPU replays no graphs")
+
     def synchronise(self) -> None:
         """Calls are synchronous here."""
 

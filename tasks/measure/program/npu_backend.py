@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 INT8_MAX = 127
 
 
+class GraphsMissing(RuntimeError):
+    """The device or its driver captures no graph; the message says what it answered."""
+
+
 class NpuBackend:
     """See ``backends.Backend``. A weight that stayed ND where FRACTAL_NZ was asked for is a failure."""
 
@@ -100,6 +104,29 @@ class NpuBackend:
         self.synchronise()  # an event completes although a kernel before it failed; the device says so
         device_ns = max(round(start.elapsed_time(end) * 1e6), 1)
         return Interval(device_ns, enqueue_ns, device_ns)
+
+    def captured(self, calls: Sequence[Call]) -> List[Call]:
+        """By ``torch.npu.NPUGraph``, after one eager call that creates what a capture must not create.
+
+        Raises GraphsMissing.
+        """
+        torch = _import()
+        calls[0]()
+        self.synchronise()
+        replays: List[Call] = []
+        for call in calls:
+            try:
+                graph = torch.npu.NPUGraph()
+                with torch.npu.graph(graph):
+                    call()
+            except (RuntimeError, AttributeError) as error:
+                said = str(error).strip().splitlines() or [type(error).__name__]
+                raise GraphsMissing(
+                    f"torch.npu.NPUGraph captures nothing here ({said[0]}): measure launch mode eager"
+                ) from error
+            replays.append(graph.replay)
+        self.synchronise()
+        return replays
 
     def synchronise(self) -> None:
         """Wait for the device; raises what an earlier kernel failed with."""

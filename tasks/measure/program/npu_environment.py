@@ -19,6 +19,9 @@ MARKER = "SOFTWARE_NPU_MARKER"
 ASSUMED_L2_BYTES = 192 << 20
 """L2 of a 910C, where the device does not say."""
 
+TASK_QUEUE_DEFAULT = "1"
+"""Mode of torch_npu's task queue where TASK_QUEUE_ENABLE says nothing."""
+
 NPU_SMI_TIMEOUT_S = 20
 DRIVER_ROOTS = (Path("/usr/local/Ascend"),)
 TOOLKIT_VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_OPP_PATH")
@@ -37,6 +40,8 @@ _TENANT = re.compile(
     r"\s*(?P<memory_mib>\d+)\s*\|",
     re.MULTILINE,
 )
+_CHIP_NAME = re.compile(r"^\|\s*(\d+)\s+\S+\s*\|[^|]*\|[^|]*\|$")
+_BUS_ID = re.compile(r"^\|[^|]*\|\s*[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s*\|")
 _VERSION = re.compile(r"^\s*(?:version|Version|innerversion|Innerversion)\s*=\s*(\S+)", re.MULTILINE)
 
 
@@ -73,7 +78,10 @@ def marker() -> Optional[str]:
 
 
 def device() -> Dict[str, Any]:
-    """The current device: class of comparable devices, cores in force, L2, and the host around it."""
+    """The current device: class of comparable devices, cores in force, L2, and the host around it.
+
+    ``deterministic_level`` is torch's: 0 off, 1 warns of an operator that is not, 2 fails.
+    """
     import torch
 
     torch.npu.set_device(0)
@@ -95,7 +103,8 @@ def device() -> Dict[str, Any]:
         "governor": machine.device()["governor"],
         "host_cpu": machine.device()["device"],
         "os_kernel": platform.release(),
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "deterministic_level": int(torch.get_deterministic_debug_mode()),
+        "task_queue_mode": os.environ.get("TASK_QUEUE_ENABLE", TASK_QUEUE_DEFAULT),
         "tuning_bank": _tuning_bank(),
         "settings": {variable: os.environ[variable] for variable in RECORDED if variable in os.environ},
         **({} if said is None else {"software_npu": said}),
@@ -154,16 +163,43 @@ def state() -> Dict[str, Any]:
     page = _npu_smi("info")
     if page is None:
         return {}
+    card = card_of(page, visible_device())
     return {
         "npu_smi": page,
-        "npu_smi_common": _npu_smi("info", "-t", "common", "-i", "0"),
+        "card": card,
+        "npu_smi_common": _npu_smi("info", "-t", "common", "-i", str(card or 0)),
         "processes": _tenants(page),
     }
 
 
+def visible_device() -> int:
+    """Number of the measured device on this host: the first of those that the process may see."""
+    first = os.environ.get("ASCEND_RT_VISIBLE_DEVICES", "").split(",")[0].strip()
+    return int(first) if first.isdigit() else 0
+
+
+def card_of(page: str, device: int) -> Optional[int]:
+    """NPU id of the card that device number ``device`` is a die of; None where the page does not list it.
+
+    Devices are numbered as npu-smi lists the chips: two lines a chip, the second with its bus id.
+    """
+    cards: List[int] = []
+    name = None
+    for line in page.splitlines():
+        if _BUS_ID.match(line) and name is not None:
+            cards.append(int(name[1]))
+        name = _CHIP_NAME.match(line.rstrip())
+    return cards[device] if device < len(cards) else None
+
+
 def occupied() -> Optional[str]:
-    """The processes on any device of this host, or None. The two dies of a card share power and heat."""
-    tenants = _tenants(_npu_smi("info") or "")
+    """The processes on either die of the card, which share power and heat, or None.
+
+    Where the card is not known, those on any device of the host.
+    """
+    page = _npu_smi("info") or ""
+    card = card_of(page, visible_device())
+    tenants = [tenant for tenant in _tenants(page) if card is None or int(tenant["npu"]) == card]
     names = ", ".join(f"pid {t['pid']} ({t['name'] or 'no name'}) on NPU {t['npu']}" for t in tenants)
     return names or None
 

@@ -28,10 +28,12 @@ SHAPES_NEEDED = {
     "grouped_matmul": ("m_executed", "k", "n", "local_experts"),
 }
 KINDS = {"cpu": ("timing",), "npu": ("timing", "tiling", "counters")}
+EAGER, NPUGRAPH = "eager", "npugraph"
+LAUNCH_MODES = {"cpu": (EAGER,), "npu": (EAGER, NPUGRAPH)}
 _OF_ALL: Dict[str, Tuple[Any, ...]] = {
     "method_version": (METHOD_VERSION,),
     "cache": ("rotate_weights_2x_last_level_cache", "warm"),
-    "launch_mode": ("eager",),
+    "launch_mode": (EAGER, "as each point says"),
     "activation": ("hot",),
 }
 METHOD_KNOWN: Mapping[str, Mapping[str, Tuple[Any, ...]]] = {
@@ -90,7 +92,7 @@ def _check(plan: Any) -> None:
         if _need(plan["amount"], name, int, "amount.") < (0 if name in AMOUNT_FIELDS[-2:] else 1):
             raise PlanError(f"amount.{name}: {plan['amount'][name]} is too small")
     _check_choices(plan)
-    _check_points(plan["points"])
+    _check_points(plan["points"], plan["agent"], plan["method"]["launch_mode"])
 
 
 def _check_choices(plan: Plan) -> None:
@@ -110,7 +112,7 @@ def _check_choices(plan: Plan) -> None:
         raise PlanError(f"method.{unknown[0]}: unknown")
 
 
-def _check_points(points: List[Any]) -> None:
+def _check_points(points: List[Any], agent: str, launch_mode: str) -> None:
     if not points:
         raise PlanError("points: empty")
     seen = set()
@@ -127,12 +129,26 @@ def _check_points(points: List[Any]) -> None:
         for name in SHAPES_NEEDED[operation]:
             if _need(point, name, int, place) < 1:
                 raise PlanError(f"{place}{name}: {point[name]} is too small")
+        _check_launch(point, agent, launch_mode, place)
         _check_point_choices(point, operation, place)
 
 
+def _check_launch(point: Mapping[str, Any], agent: str, launch_mode: str, place: str) -> None:
+    """Raises PlanError for a mode the agent has not, or an M that is not executed as its bucket."""
+    mode, known = point.get("launch_mode"), LAUNCH_MODES[agent] if launch_mode != EAGER else (EAGER,)
+    if mode not in known:
+        raise PlanError(f"{place}launch_mode: {mode!r} is none of {', '.join(known)}")
+    if mode == EAGER or point["operation"] == "grouped_matmul":
+        return
+    holding = [b for b in _need(point, "graph_buckets", list, place) if b >= _need(point, "m", int, place)]
+    if min(holding, default=None) != point["m_executed"]:
+        raise PlanError(
+            f"{place}m_executed: {point['m_executed']} is not the smallest of {point['graph_buckets']} that "
+            f"holds M {point['m']}"
+        )
+
+
 def _check_point_choices(point: Mapping[str, Any], operation: str, place: str) -> None:
-    if point.get("launch_mode") != "eager":
-        raise PlanError(f"{place}launch_mode: {point.get('launch_mode')!r} is not 'eager'")
     dtype = {"dynamic_quant": None, "matmul": "bfloat16"}.get(operation, "int8")
     allowed = ("int8", "bfloat16") if operation == "grouped_matmul" else (dtype,)
     if operation != "dynamic_quant" and point.get("dtype_w") not in allowed:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, List, Mapping
 
-from backends import Backend
+from backends import Backend, Call
 from capture_files import CaptureFolder
 from operations import Prepared, prepare
-from plan_file import Plan
+from plan_file import NPUGRAPH, Plan
 from sampling import Row, Sampler
 from weights import Weights
 
@@ -55,7 +55,17 @@ class Measurement:
         prepared = prepare(point, self._weights, self._plan["seed"], self._backend)
         if self._backend.proves_format:
             _prove_format(point, prepared)
+        if point["launch_mode"] == NPUGRAPH:
+            prepared = prepared._replace(calls=self._backend.captured(self._to_capture(prepared)))
         return prepared
+
+    def _to_capture(self, prepared: Prepared) -> List[Call]:
+        """One graph a weight copy. The host tiles at capture, so a process that only tiles captures as often
+        as it would have called.
+        """
+        if self._plan["kind"] != "tiling":
+            return prepared.calls
+        return [prepared.calls[index % len(prepared.calls)] for index in range(TILING_CALLS)]
 
     def take(self, order: int) -> None:
         """Measure the point at ``order``. Raises PointFailed; its samples up to then are written."""
@@ -65,7 +75,9 @@ class Measurement:
             prepared = self.prepare(point)
             self._backend.forget_dispatched()
             if self._plan["kind"] == "tiling":
-                record["profiled_calls"] = self._untimed(prepared, TILING_CALLS)
+                self._untimed(prepared, TILING_CALLS)
+                # Replays are not tiled: what is logged are the captures and the eager call before them.
+                record["profiled_calls"] = TILING_CALLS + (point["launch_mode"] == NPUGRAPH)
             elif self._plan["kind"] == "counters":
                 self._untimed(prepared, 1)
             elif prepared.timed:
@@ -93,11 +105,10 @@ class Measurement:
             self._backend.run(prepared.calls)
         self._sustained_load_s = 0.0
 
-    def _untimed(self, prepared: Prepared, calls: int) -> int:
+    def _untimed(self, prepared: Prepared, calls: int) -> None:
         for index in range(calls):
             prepared.calls[index % len(prepared.calls)]()
         self._backend.synchronise()
-        return calls
 
     def profiled(self, calls: int) -> None:
         """Note that every point was called ``calls`` times under the profiler."""
