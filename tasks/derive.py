@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from data_contracts import schema
 from tasks.align.alignments import alignments_table
@@ -22,6 +23,8 @@ from tasks.analyse.ledger import ledger_table
 from tasks.analyse.tables import RunTables
 from tasks.derive_serving import serving_tables
 from tasks.plan.run_document import RunDocument
+from tasks.predict.for_points import point_predictions
+from tasks.predict.targets import targets
 from tasks.read.capture import OBSERVED, CaptureTables, read_capture
 
 PER_CAPTURE = ("captures", "samples", "kernels", "tilings", "quarantine")
@@ -40,12 +43,19 @@ def derive(document: RunDocument, captures: Mapping[str, Sequence[tuple[Path, st
     if not document.plans:
         return tables
     sides = RunTables(**{f.name: tables[f.name] for f in fields(RunTables)})
-    cliffs = cliff_table(sides, tilings=tables["tilings"])
+    cliffs = cliff_table(sides, tilings=tables["tilings"], predictions=_predictions(sides))
     return tables | {
         "cliffs": cliffs,
         "ledger": ledger_table(sides, cliffs=cliffs),
         "exposed_times": exposed_times(tables["kernels"]),
     }
+
+
+def _predictions(sides: RunTables) -> pa.Table | None:
+    """Predicted tiling of the points, where some were timed whose tiling was not observed; else None."""
+    unaligned = pc.equal(sides.alignments["status"], "unaligned")
+    known = targets(sides.runs) if pc.any(unaligned).as_py() else []
+    return point_predictions(sides.points, known[0].platform, known[0].cann) if known else None
 
 
 def _experiment(

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 from tasks.predict.for_points import point_predictions
 from tasks.predict.observation import Agreement, compare
+from tasks.predict.targets import targets
 from tasks.publish.bands import Row
 from tasks.publish.display import experiment_name
 from tasks.publish.experiment_sections import Section
-from tasks.publish.predicted import targets
 
 
 def agreement(runs: pa.Table, points: pa.Table, alignments: pa.Table) -> Agreement | None:

@@ -14,18 +14,11 @@ import pyarrow.compute as pc
 
 from tasks.analyse.experiment_tables import PREDICTED
 from tasks.predict.calls import GroupedMatmulCall, OperatorCall
-from tasks.predict.environment import (
-    CannVersion,
-    Platform,
-    cann_version,
-    cann_version_names,
-    platform,
-    platform_names,
-)
 from tasks.predict.errors import PredictError
 from tasks.predict.experiments import call_of_point
 from tasks.predict.for_points import point_predictions
 from tasks.predict.predict import predict_axis
+from tasks.predict.targets import Target, targets
 from tasks.publish.bands import Row
 from tasks.publish.charts import FONT, GRID, STYLES, tick_values
 from tasks.publish.display import experiment_name
@@ -35,32 +28,11 @@ ARMS = ("standalone", "tuple_input", "int8", "int8_hint")
 
 
 @dataclass(frozen=True)
-class Target:
-    """One build with the platform and release that its tiling is predicted for."""
-
-    build: str
-    platform: Platform
-    cann: CannVersion
-
-
-@dataclass(frozen=True)
 class PredictedChart:
     """Cores and rounds of one operator call along its axis; ``figure`` is plotly JSON."""
 
     title: str
     figure: str
-
-
-def targets(runs: pa.Table) -> list[Target]:
-    """Builds whose CANN release and SoC are both known to the predictor, in order of their label."""
-    found = {}
-    for run in runs.to_pylist():
-        release = dict(run["build_components"] or []).get("cann")
-        chips = [name for name in platform_names() if name in run["device_class"]]
-        if release in cann_version_names() and chips:
-            chip = platform(max(chips, key=len))
-            found[run["build"]] = Target(run["build"], chip, cann_version(str(release)))
-    return [found[build] for build in sorted(found)]
 
 
 def predicted_points(runs: pa.Table, points: pa.Table) -> pa.Table:
