@@ -45,7 +45,7 @@ class Side:
 def side(tables: RunTables, role: str = "main") -> Side:
     """The main (or, for ``role="control"``, the A/A control) processes of ``tables``, ready to be paired."""
     values = process_values(tables.samples, tables.captures, role)
-    needed = (*KEY, "lease_id", "null_reason", "value_ns")
+    needed = (*KEY, "lease_id", "device", "null_reason", "value_ns")
     values = values.select(needed)
     timing = sql(_TIMING, {"values": values})
     shape = ", ".join(f"min({name}) AS {name}" for name in SHAPE)
@@ -118,6 +118,7 @@ def as_pairs(rows: pa.Table) -> Pairs:
         spread=floats("spread"),
         degrees=floats("degrees"),
         excluded=excluded.to_numpy(),
+        dies=(np.maximum(counts("b_dies"), 1), np.maximum(counts("c_dies"), 1)),
     )
 
 
@@ -137,7 +138,7 @@ def _quoted(text: str) -> str:
 
 def _as_table(found: PointStatistics) -> pa.Table:
     table = found.keys
-    for name in ("processes", "mean_log", "variance_log", "median_ns"):
+    for name in ("processes", "mean_log", "variance_log", "median_ns", "dies"):
         table = table.append_column(name, pa.array(getattr(found, name), from_pandas=True))
     return table
 
@@ -169,7 +170,7 @@ SELECT p.experiment, {base_arm} AS base_arm, {candidate_arm} AS candidate_arm, p
     bv.processes AS b_processes, cv.processes AS c_processes,
     bv.mean_log AS b_mean_log, cv.mean_log AS c_mean_log,
     bv.variance_log AS b_variance_log, cv.variance_log AS c_variance_log,
-    bv.median_ns AS b_median_ns, cv.median_ns AS c_median_ns,
+    bv.median_ns AS b_median_ns, cv.median_ns AS c_median_ns, bv.dies AS b_dies, cv.dies AS c_dies,
     bp.dispatched_operator AS b_operator, cp.dispatched_operator AS c_operator,
     bc.method_hash AS b_method, cc.method_hash AS c_method, coalesce(cs.evidence, bs.evidence) AS evidence,
     CASE WHEN bp.point_id IS NOT NULL AND cp.point_id IS NOT NULL

@@ -69,10 +69,16 @@ class PointStatistics:
     """Sample variance of ln(value); NaN under two processes."""
     median_ns: Floats
     """Point value: median over the process values."""
+    dies: Integers
+    """Devices that measured the point: a block factor, taken out of mean and variance."""
 
 
 def point_statistics(values: pa.Table) -> PointStatistics:
-    """Statistics per (experiment, arm, point) of sorted process values; points without any are left out."""
+    """Statistics per (experiment, arm, point) of sorted process values; points without any are left out.
+
+    Where several dies measured a point, the mean is that of their means, each counting the same, and the
+    variance is that within dies, as a single die of so many processes would have to have it.
+    """
     values = values.filter(values["value_ns"].is_valid())
     data = values["value_ns"].to_numpy().astype(np.float64)
     starts = _starts(values)
@@ -87,8 +93,34 @@ def point_statistics(values: pa.Table) -> PointStatistics:
     middle_low = starts + (counts - 1) // 2
     middle_high = starts + counts // 2
     medians = (data[middle_low] + data[middle_high]) / 2
+    dies, die_means, die_variances = _within_dies(values["device"], logs, starts, counts)
+    means, variances = np.where(dies > 1, die_means, means), np.where(dies > 1, die_variances, variances)
     keys = values.select(list(KEY)).take(pa.array(starts))
-    return PointStatistics(keys, counts.astype(np.int64), means, variances, medians)
+    return PointStatistics(keys, counts.astype(np.int64), means, variances, medians, dies)
+
+
+def _within_dies(
+    device: pa.ChunkedArray, logs: Floats, starts: Integers, counts: Integers
+) -> tuple[Integers, Floats, Floats]:
+    """Dies of each point, the mean of their means, and n times the variance of that mean (NaN for n = dies).
+
+    With s² the variance within dies, Var(mean of D die means) = s² Σ 1/n_d / D²: analysis of randomised
+    complete blocks with dies as blocks.
+    """
+    codes = device.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    point = np.repeat(np.arange(len(starts)), counts)
+    _, first, cell, size = np.unique(
+        point * (codes.max(initial=0) + 1) + codes, return_index=True, return_inverse=True, return_counts=True
+    )
+    of_cell = point[first]
+    cell_mean = np.bincount(cell, logs, len(first)) / size
+    squares = np.bincount(point, (logs - cell_mean[cell]) ** 2, len(starts))
+    dies = np.bincount(of_cell, minlength=len(starts)).astype(np.int64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.bincount(of_cell, cell_mean, len(starts)) / dies
+        inverse = np.bincount(of_cell, 1 / size, len(starts))
+        within = np.where(counts > dies, squares / (counts - dies), np.nan)
+    return dies, mean, within * counts * inverse / dies**2
 
 
 def _starts(values: pa.Table) -> Integers:

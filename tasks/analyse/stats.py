@@ -32,18 +32,21 @@ def welch(
     variance: tuple[Floats, Floats],
     count: tuple[Integers, Integers],
     extra_variance: Floats | float = 0.0,
+    groups: tuple[Integers | int, Integers | int] = (1, 1),
 ) -> Welch:
     """Welch's unequal-variance t test of candidate against base, each a (base, candidate) pair of arrays.
 
     ``extra_variance`` is known variance of the difference that no process of one lease can show (between
     leases); it widens the error and counts as known, so freedom grows with its share (Satterthwaite). Where a
-    side has fewer than two processes everything but the difference is NaN.
+    side has fewer than two processes everything but the difference is NaN. ``groups`` is how many means were
+    taken out of each side (one, or one a die): so many degrees of freedom are spent.
     """
-    testable = (count[0] > 1) & (count[1] > 1)
+    testable = (count[0] > groups[0]) & (count[1] > groups[1])
     with np.errstate(invalid="ignore", divide="ignore"):
         parts = [np.where(testable, v / n, np.nan) for v, n in zip(variance, count, strict=True)]
         total = parts[0] + parts[1] + extra_variance
-        freedom = total**2 / sum(part**2 / (n - 1) for part, n in zip(parts, count, strict=True))
+        spent = zip(parts, count, groups, strict=True)
+        freedom = total**2 / sum(part**2 / (n - g) for part, n, g in spent)
         difference = mean[1] - mean[0]
         error = np.sqrt(total)
         # No spread at all: any difference is beyond chance, none is not.
