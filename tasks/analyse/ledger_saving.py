@@ -12,7 +12,8 @@ from tasks.sql import sql
 DENSE_TYPES = ("npu::npu_quant_matmul", "QuantBatchMatmulV3", "QuantBatchMatmulV4")
 GROUPED_TYPES = ("npu::npu_grouped_matmul", "GroupedMatmul")
 
-# The first input is x [M, K]; N is the last extent of the output where the profiler has it, else of the
+# Torch's traces have no dtype of listed tensors, which are those of grouped matmuls: the quantised arm's are
+# INT8. The first input is x [M, K]; N is the last extent of the output where the profiler has it, else of the
 # weight, whose NZ extents only the device profiler writes and which then has outputs.
 _CALLS = """
 WITH steps AS (
@@ -29,12 +30,12 @@ calls AS (
 SELECT grouped, x[-1] AS k, coalesce(y[-1], w[-1]) AS n,
        CASE WHEN grouped AND len(w) = 3 THEN round(x[1] / w[1])::BIGINT ELSE x[1] END AS m,
        count(*) / any_value(counted.n) AS calls
-FROM calls, counted WHERE lower(dtype) = 'int8' GROUP BY ALL ORDER BY ALL
+FROM calls, counted WHERE lower(dtype) = 'int8' OR (grouped AND dtype IS NULL) GROUP BY ALL ORDER BY ALL
 """
 
 _KNOWN = """
 SELECT allocation_regime <> '' AS grouped, k, n, m, run_id, avg(net_ns) AS net
-FROM ledger WHERE net_ns IS NOT NULL AND input_kind = 'standalone'
+FROM ledger WHERE net_ns IS NOT NULL AND (input_kind = 'standalone' OR allocation_regime <> '')
 GROUP BY ALL ORDER BY grouped, k, n, m
 """
 
@@ -83,7 +84,7 @@ def predicted_saving(kernels: pa.Table, stage_steps: pa.Table, ledger: pa.Table,
     gap = None
     if missing:
         shown = ", ".join(missing[:4]) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")
-        gap = f"the ledger knows {covered:g} of {total:g} INT8 calls a step; not measured: {shown}"
+        gap = f"the ledger has a net for {covered:g} of {total:g} INT8 calls a step, none for {shown}"
     return Predicted(
         total, covered / total, saving if covered else None, tuple(sorted(runs)) if covered else (), gap
     )

@@ -57,10 +57,10 @@ def verdict_sentence(content: ServingContent) -> str:
     throughput = rows.get("output_token_per_s")
     more = f", output throughput {ratio(throughput['ratio'])}" if throughput and throughput["ratio"] else ""
     values = f"{duration(tpot['base_value'])} → {duration(tpot['candidate_value'])}"
-    return (
-        f"{said}: TPOT {ratio(tpot['ratio'])} against {content.base_arm} ({values}, interval "
-        f"{ratio(tpot['ratio_low'])} to {ratio(tpot['ratio_high'])}){more}, {where}; {_where(content)}."
-    )
+    if tpot["ratio_low"] is not None:
+        values += f", interval {ratio(tpot['ratio_low'])} to {ratio(tpot['ratio_high'])}"
+    change = f"TPOT {ratio(tpot['ratio'])} against {content.base_arm} ({values})"
+    return f"{said}: {change}{more}, {where}; {_where(content)}."
 
 
 def _paid_off(row: Row) -> str:

@@ -44,8 +44,8 @@ def profile(arm: str, parts: dict[str, int], step_ms: int, m: int = 4) -> dict[s
         steps.append(
             case.neutral(
                 "stage_steps",
-                {**origin, "step_id": step, "phase": "decode", "start_ns": start, "end_ns": start + step_ms * MS,
-                 "bounds_kernels": True},
+                {**origin, "step_id": step, "phase": "decode", "start_ns": start,
+                 "end_ns": start + step_ms * MS, "bounds_kernels": True},
             )
         )  # fmt: skip
         for category, length in parts.items():
@@ -53,8 +53,8 @@ def profile(arm: str, parts: dict[str, int], step_ms: int, m: int = 4) -> dict[s
                 {"input_shapes": [[m, 1024], [1024, 256]]} | INT8 if category == "dense" else {}
             )
             row = {
-                **origin, "kernel_index": len(kernels), "category": category, "step_id": step, "start_ns": start,
-                "duration_ns": length * MS, "task_type": "CPU",
+                **origin, "kernel_index": len(kernels), "category": category, "step_id": step,
+                "start_ns": start, "duration_ns": length * MS, "task_type": "CPU",
                 **(shape if category == "dense" else {}),
             }  # fmt: skip
             kernels.append(case.neutral("kernels", row))
@@ -111,7 +111,7 @@ def test_a_saving_beyond_the_share_of_its_operators_is_called_that() -> None:
 def test_what_the_ledger_does_not_cover_is_listed_and_nothing_is_claimed() -> None:
     row = concluded({"dense": 4}, {"dense": 6}, ledger({8: 1e6, 16: 2e6}), (8, 10))
     assert row["covered_share"] == 0 and row["predicted_saving_ns"] is None and row["agrees"] is None
-    assert row["reasons"][0] == "the ledger knows 0 of 1 INT8 calls a step; not measured: K1024 N256 M4"
+    assert row["reasons"][0] == "the ledger has a net for 0 of 1 INT8 calls a step, none for K1024 N256 M4"
 
 
 def test_without_a_profile_nothing_is_said_about_where_the_time_went() -> None:

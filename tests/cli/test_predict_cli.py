@@ -173,3 +173,17 @@ def test_check_prints_every_row_left_out_with_its_reason(tmp_path: Path) -> None
 def test_check_of_a_missing_file_exits_2(tmp_path: Path) -> None:
     result = run("check", str(tmp_path / "none.csv"))
     assert result.exit_code == 2 and "cannot be read" in result.output
+
+
+def test_operating_points_prints_the_axes_of_a_deployment() -> None:
+    result = run("operating-points")
+    assert result.exit_code == 0
+    assert "10 requests a rank; M of the dense linears: --axis 7,14,28,42,56,70" in result.output
+    assert "26.25 in the mean, 5 to 95 %: --axis 18,26,35" in result.output
+    rows = json.loads(run("operating-points", "--json").output)
+    assert max(rows, key=lambda row: row["share_of_experts"])["m_e"] == 26
+
+
+def test_operating_points_refuses_a_batch_that_no_graph_holds() -> None:
+    result = run("operating-points", "--graph-sizes", "1,2")
+    assert result.exit_code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import tarfile
@@ -156,3 +157,24 @@ def test_a_folder_with_nothing_known_says_so(tmp_path: Path) -> None:
     ingested = ingest_path(tmp_path / "given", tmp_path / "work")
     assert ingested.captures == ()
     assert [s.reason for s in ingested.skipped] == ["holds no file"]
+
+
+def test_stage_profiles_and_a_benchmark_result_become_steps_kernels_and_requests(
+    shared: Path, tmp_path: Path
+) -> None:
+    """What a server and its client left in one folder, with no profiler folder around it."""
+    folder = tmp_path / "host"
+    folder.mkdir()
+    shutil.copy(shared / "samples/serving/sglang_0.5.23_random_ids_details.jsonl", folder)
+    for stage, mode in (("EXTEND", "EXTEND bs=2 toks=64"), ("decode", "DECODE bs=2")):
+        step = {"ph": "X", "cat": "user_annotation", "name": f"step[{mode}]", "ts": 1, "dur": 9, "tid": 1}
+        mm = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 2, "dur": 4, "tid": 1, "pid": 1}
+        text = json.dumps({"traceEvents": [{**step, "pid": 1}, mm]}).encode()
+        (folder / f"17-TP-0-{stage}.trace.json.gz").write_bytes(gzip.compress(text))
+    (capture,) = ingest_path(folder, tmp_path / "work").captures
+    found = read_ingested(capture.folder)
+    assert sorted(found.tables["stage_steps"]["phase"].to_pylist()) == ["decode", "prefill"]
+    assert found.tables["kernels"].num_rows == 2 and found.tables["requests"].num_rows == 12
+    assert found.tables["serving_metrics"].num_rows == 4 * 6 + 2
+    assert found.tables["quarantine"].num_rows == 0
+    assert set(found.tables["requests"]["capture_id"].to_pylist()) == {capture.capture_id}
