@@ -9,7 +9,16 @@ from prefect.cache_policies import NO_CACHE
 
 from flows.compare import Comparison, compare
 from flows.requests import CompareRequest, SweepRequest
-from flows.sweep import archived, experiments, leave_artifacts, measure, options, publish, tabulated
+from flows.sweep import (
+    archived,
+    experiments,
+    leave_artifacts,
+    measure,
+    options,
+    publish,
+    serving_experiments,
+    tabulated,
+)
 from infra import progress, spool
 from infra.archive import open_archive
 from infra.lease import leased
@@ -73,6 +82,7 @@ def start_together(request: SweepRequest) -> str:
     if begun := spool.asked_by(settings, asker):
         return begun
     with open_archive(settings) as archive:
-        folders = prepare_together(settings, archive, options(request), experiments(settings))
+        known = experiments(settings), serving_experiments(settings)
+        folders = prepare_together(settings, archive, options(request), *known)
     spool.note_asker(folders[0], asker)
     return folders[0].document.run_id

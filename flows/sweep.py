@@ -11,6 +11,7 @@ from prefect.cache_policies import NO_CACHE
 from flows.fan_out import share
 from flows.requests import SweepRequest
 from flows.retries import SAFE_TO_REPEAT
+from flows.serving import serving
 from infra import progress, spool
 from infra.archive import open_archive
 from infra.counts import counts_of
@@ -18,12 +19,15 @@ from infra.lease import Lease, leased
 from infra.logs import recorded
 from infra.pipeline.archive import archive_run
 from infra.pipeline.measure import Batch, batches, measure_batch
-from infra.pipeline.prepare import SweepOptions, plans, prepare
+from infra.pipeline.prepare import SweepOptions, plans, prepare, serving_plans
 from infra.pipeline.report import SweepReport, report_run
 from infra.pipeline.tabulate import Tabulated, rebuild_run, tabulate_run
 from infra.settings import Settings, load_settings
 from infra.spool import RunFolder
+from tasks.measure.serving.load import BUILTIN
 from tasks.plan.experiment import Experiment, load_experiments
+from tasks.plan.plan import PlanError
+from tasks.plan.serving import ServingExperiment, load_serving_experiments
 
 EXPERIMENTS = Path(__file__).parent / "experiments"
 Captures = dict[str, list[tuple[Path, str]]]
@@ -47,12 +51,14 @@ def sweep(request: SweepRequest) -> SweepReport:
 
 
 def on_this_device(settings: Settings, folder: RunFolder) -> Tabulated:
-    """Measure what the run lacks in one lease, archive and tabulate it."""
-    todo = list(batches(folder))
-    progress.current().stage("measure", sum(1 for _ in folder.remaining()))
-    with leased(settings, folder.document) as lease:
-        for batch in todo:
-            measure(folder, batch, lease)
+    """Measure what the run lacks, operators in one lease, then servers in another; archive, tabulate."""
+    if todo := list(batches(folder)):
+        progress.current().stage("measure", sum(1 for _ in folder.remaining()))
+        with leased(settings, folder.document) as lease:
+            for batch in todo:
+                measure(folder, batch, lease)
+    if any(folder.remaining_launches()):
+        serving(folder.document.run_id)
     return tabulated(folder, archived(folder))
 
 
@@ -60,13 +66,22 @@ def check(request: SweepRequest) -> None:
     """Refuse, before any server or device is touched, a request that cannot be planned or resumed."""
     if request.resume is not None:
         spool.find(load_settings(), request.resume)
-    else:
-        plans(options(request), experiments(load_settings()), seed=1)
+        return
+    settings = load_settings()
+    asked, servers = options(request), serving_experiments(settings)
+    plans(asked, experiments(settings), seed=1, serving=servers)
+    if serving_plans(asked, servers, 1, lambda: BUILTIN) and request.devices:
+        raise PlanError("serving experiments are measured on one device; leave devices empty")
 
 
 def experiments(settings: Settings) -> dict[str, Experiment]:
     """The experiments of this site by letter. Raises ExperimentError."""
     return load_experiments(settings.experiments or EXPERIMENTS)
+
+
+def serving_experiments(settings: Settings) -> dict[str, ServingExperiment]:
+    """The serving experiments of this site by letter. Raises ExperimentError."""
+    return load_serving_experiments(settings.experiments or EXPERIMENTS)
 
 
 def options(request: SweepRequest) -> SweepOptions:
@@ -86,7 +101,8 @@ def start(request: SweepRequest) -> str:
     if begun := spool.asked_by(settings, asker):
         return begun
     with open_archive(settings) as archive:
-        folder = prepare(settings, archive, options(request), experiments(settings))
+        known = experiments(settings), serving_experiments(settings)
+        folder = prepare(settings, archive, options(request), *known)
     spool.note_asker(folder, asker)
     return folder.document.run_id
 

@@ -31,17 +31,31 @@ PER_CAPTURE = ("captures", "samples", "kernels", "tilings", "quarantine")
 PER_EXPERIMENT = ("points", "alignments", "runs")
 
 
-def derive(document: RunDocument, captures: Mapping[str, Sequence[tuple[Path, str]]]) -> dict[str, pa.Table]:
+def derive(
+    document: RunDocument,
+    captures: Mapping[str, Sequence[tuple[Path, str]]],
+    ledger: pa.Table | None = None,
+) -> dict[str, pa.Table]:
     """All tables of one run. ``captures`` gives per experiment its capture folders and their raw prefixes.
 
-    Raises CaptureError for a folder whose files disagree with its manifest; bad rows go to ``quarantine``.
+    ``ledger`` holds what earlier runs of the build found; serving is held against it where this run has no
+    operators. Raises CaptureError for a folder whose files disagree with its manifest; bad rows go to
+    ``quarantine``.
     """
+    tables = _operators(document, captures) if document.plans else _no_operators()
+    known = tables["ledger"] if document.plans else ledger
+    parts = [tables]
+    for letter in document.serving:
+        parts.append(serving_tables(document, letter, captures.get(letter, ()), known))
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: _concat(name, [part[name] for part in parts if name in part]) for name in names}
+
+
+def _operators(
+    document: RunDocument, captures: Mapping[str, Sequence[tuple[Path, str]]]
+) -> dict[str, pa.Table]:
     parts = [_experiment(document, letter, captures.get(letter, ())) for letter in document.plans]
-    parts += [serving_tables(document, letter, captures.get(letter, ())) for letter in document.serving]
-    names = dict.fromkeys([*PER_CAPTURE, *PER_EXPERIMENT, *(name for part in parts for name in part)])
-    tables = {name: _concat(name, [part[name] for part in parts if name in part]) for name in names}
-    if not document.plans:
-        return tables
+    tables = {name: pa.concat_tables([part[name] for part in parts]) for name in parts[0]}
     sides = RunTables(**{f.name: tables[f.name] for f in fields(RunTables)})
     cliffs = cliff_table(sides, tilings=tables["tilings"], predictions=_predictions(sides))
     return tables | {
@@ -56,6 +70,11 @@ def _predictions(sides: RunTables) -> pa.Table | None:
     unaligned = pc.equal(sides.alignments["status"], "unaligned")
     known = targets(sides.runs) if pc.any(unaligned).as_py() else []
     return point_predictions(sides.points, known[0].platform, known[0].cann) if known else None
+
+
+def _no_operators() -> dict[str, pa.Table]:
+    """What every run has, although this one measured no operator."""
+    return {name: schema(name).empty_table() for name in (*PER_CAPTURE, *PER_EXPERIMENT)}
 
 
 def _experiment(

@@ -10,11 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_contracts import from_rows, schema
+from tasks.analyse.serving_conclusions import serving_conclusions
 from tasks.plan.run_document import RunDocument
 from tasks.plan.serving_plan import ServingPlan
 from tasks.read.launch import read_launch
 
-PER_LAUNCH = ("captures", "launches", "requests", "serving_metrics", "quarantine")
+PER_LAUNCH = (
+    "captures", "launches", "requests", "serving_metrics", "kernels", "stage_steps", "quarantine",
+)  # fmt: skip
 NO_CONTROL = "none"
 """Control status of serving: launches of an arm are compared with each other instead of A/A pairs."""
 _OF_THE_DOCUMENT = (
@@ -24,18 +27,21 @@ _OF_THE_DOCUMENT = (
 
 
 def serving_tables(
-    document: RunDocument, letter: str, folders: Sequence[tuple[Path, str]]
+    document: RunDocument, letter: str, folders: Sequence[tuple[Path, str]], ledger: pa.Table | None = None
 ) -> dict[str, pa.Table]:
     """Tables of one serving experiment of a run: folders of its captures with their raw prefixes.
 
-    Raises CaptureError for a folder whose files disagree with its manifest; bad rows go to ``quarantine``.
+    ``ledger`` has rows of the same build, for the saving that operators predict. Raises CaptureError for a
+    folder whose files disagree with its manifest; bad rows go to ``quarantine``.
     """
+    plan = document.serving[letter]
     read = [read_launch(folder, raw_prefix=prefix) for folder, prefix in folders]
     tables = {
         name: pa.concat_tables([schema(name).empty_table(), *(getattr(one, name) for one in read)])
         for name in PER_LAUNCH
     }
-    tables["runs"] = from_rows("runs", [_runs_row(document, document.serving[letter], tables)])
+    tables |= serving_conclusions(tables, plan.order, plan.gates, ledger=ledger)
+    tables["runs"] = from_rows("runs", [_runs_row(document, plan, tables)])
     return tables
 
 

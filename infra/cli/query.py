@@ -14,6 +14,7 @@ from infra.archive import open_archive
 from infra.cli.exits import FAILED, told
 from infra.cli.output import complain, out, show_rows, show_table
 from infra.errors import TilewatchError
+from infra.pipeline.serving_tables import SERVING_TABLES
 from infra.settings import load_settings
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: a list of objects.")]
@@ -29,6 +30,11 @@ POINT_COLUMNS = (
 SERIES_COLUMNS = (
     "event", "experiment", "arm", "linear", "axis_value", "allocation_regime", "group_shape", "build",
     "run_id", "position", "segment", "value_ns", "reference_ns", "ratio", "fence_ratio", "fence_reason",
+)  # fmt: skip
+
+LAUNCH_COLUMNS = (
+    "experiment", "block", "arm", "role", "process_index", "status", "failure_stage", "failure_reason",
+    "server_pid", "ready_after_ns", "weight_format", "proof", "repeats", "started_ns", "server_command",
 )  # fmt: skip
 
 
@@ -93,17 +99,27 @@ def show(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Show one run: its points with what was proved of each, what is missing and why, how to repeat it."""
+    """Show one run: its points with what was proved of each, what is missing and why, how to repeat it.
+
+    Of experiment E it shows every launch of a server: what proved its arm, or where and why it failed.
+    """
     with told(), open_archive(load_settings()) as archive:
         head = archive.tables.scan("runs", [("run_id", "==", run)])
         if not head.num_rows:
             raise TilewatchError(f"run {run} is not in the archive", "`tilewatch runs` lists what is")
         points = archive.tables.scan("points", [("run_id", "==", run)], POINT_COLUMNS)
         points = points.sort_by([(name, "ascending") for name in POINT_COLUMNS[:5]])
-        if not (as_json or as_csv):
-            _show_head(head)
-            points = points.drop_columns(["command"])
-        show_table(points, title="Points", as_json=as_json, as_csv=as_csv)
+        launches = archive.tables.scan("launches", [("run_id", "==", run)], LAUNCH_COLUMNS)
+        launches = launches.sort_by([(name, "ascending") for name in ("experiment", "block", "started_ns")])
+        serving_alone = bool(launches.num_rows and not points.num_rows)
+        if as_json or as_csv:
+            show_table(launches if serving_alone else points, as_json=as_json, as_csv=as_csv)
+            return
+        _show_head(head)
+        if not serving_alone:
+            show_table(points.drop_columns(["command"]), title="Points")
+        if launches.num_rows:
+            show_table(launches.drop_columns(["started_ns", "server_command"]), title="Launches")
 
 
 def validate(
@@ -118,6 +134,8 @@ def validate(
         names = [t for t in table_names() if t in ("runs", "captures", "points", "samples", "alignments")]
         names += ["kernels", "cliffs", "ledger", "exposed_times", "series"]
         tables = {t: archive.tables.scan(t, [("run_id", "==", run)]) for t in names}
+        serving = {t: archive.tables.scan(t, [("run_id", "==", run)]) for t in SERVING_TABLES}
+        tables |= serving if serving["launches"].num_rows else {}
         if not tables["runs"].num_rows:
             raise TilewatchError(f"run {run} is not in the archive", "`tilewatch runs` lists what is")
         with tempfile.TemporaryDirectory() as work:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from infra.pipeline.report import SweepReport
 
 
+LAUNCH_HEAD = (
+    "experiment", "arm", "weights", "launches", "TTFT", "TPOT", "output throughput", "request throughput",
+)  # fmt: skip
+
+
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
     app.command()(run)
@@ -30,11 +35,11 @@ def register(app: typer.Typer) -> None:
 def run(
     experiments: Annotated[
         list[str] | None,
-        typer.Argument(help="Experiments: A DynamicQuant, B QuantMatmul, C NZ against ND, D GroupedMatmul."),
+        typer.Argument(help="A DynamicQuant, B QuantMatmul, C NZ against ND, D GroupedMatmul, E serving."),
     ] = None,
     preset: Annotated[
-        Literal["smoke", "quick", "full"],
-        typer.Option(help="How much is measured: smoke takes a minute, quick some minutes, full hours."),
+        Literal["smoke", "quick", "full", "reference_ci"],
+        typer.Option(help="How much: smoke a minute, quick some minutes, full hours; reference_ci: E as its CI."),
     ] = "quick",
     agent: Annotated[
         Literal["cpu", "npu", "simulated"],
@@ -73,8 +78,8 @@ def run(
 ) -> None:
     """Measure, archive, validate, tabulate and report.
 
-    Every arm is measured by fresh processes in ABBA order. Ctrl-C keeps what is measured and says how to go
-    on. `tilewatch run` without letters runs A B C D.
+    Every arm is measured by fresh processes in ABBA order; E starts a fresh server for each. Ctrl-C keeps
+    what is measured and says how to go on. `tilewatch run` without letters runs A B C D.
     """
     with told():
         settings = load_settings()
@@ -130,16 +135,20 @@ def run(
 def show_report(report: SweepReport, as_json: bool) -> None:
     """Print what one run came to; warnings and failures go to stderr."""
     if as_json:
-        show_table(report.summary, as_json=True)
+        show_table(whole_summary(report), as_json=True)
     else:
-        head = ("experiment", "curve", "arm", "points", "processes", "from", "to")
-        show_rows(head, summary_rows(report.summary))
+        if report.summary.num_rows or not report.serving:
+            head = ("experiment", "curve", "arm", "points", "processes", "from", "to")
+            show_rows(head, summary_rows(report.summary))
+        for page in report.serving.values():
+            show_rows(LAUNCH_HEAD, launch_rows(page.summary))
         out.print(report.sentence, soft_wrap=True)
     for warning in report.warnings:
         warn(warning)
     if not as_json:
         out.print(f"run {report.run_id}, build {report.build}")
-        out.print(f"report: {report.path}", soft_wrap=True)
+        for path in report.pages or (report.path,):
+            out.print(f"report: {path}", soft_wrap=True)
     if report.failed:
         complain("no process of an experiment completed", f"tilewatch show {report.run_id} says why")
 
@@ -154,6 +163,27 @@ def show_comparison(comparison: Comparison, labels: Mapping[str, str], as_json: 
     builds = (labels[comparison.rows[side][0].as_py()] for side in ("candidate", "baseline"))
     out.print(f"{' against '.join(builds)}: {comparison_summary(comparison.rows).sentence}", soft_wrap=True)
     out.print(f"report: {comparison.report}", soft_wrap=True)
+
+
+def whole_summary(report: SweepReport) -> pa.Table:
+    """Summary rows of operators, then of serving; a column that the other kind has is null."""
+    parts = [report.summary] if report.summary.num_rows or not report.serving else []
+    parts += [page.summary for page in report.serving.values()]
+    return pa.concat_tables(parts, promote_options="default")
+
+
+def launch_rows(summary: pa.Table) -> list[tuple[str, ...]]:
+    """The summary of serving as a person reads it: one line an arm."""
+    from tasks.publish.serving_words import metric_value
+
+    rows = []
+    for row in summary.to_pylist():
+        failed = f", {row['failed']} failed" if row["failed"] else ""
+        launches = f"{row['launches']} timed, {row['profiled']} profiled{failed}"
+        metrics = ("ttft_ns", "tpot_ns", "output_token_per_s", "request_per_s")
+        values = (metric_value(name, row[name]) for name in metrics)
+        rows.append((row["experiment"], row["arm"], row["weight_format"] or "–", launches, *values))
+    return rows
 
 
 def summary_rows(summary: pa.Table) -> list[tuple[str, ...]]:

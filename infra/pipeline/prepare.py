@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from infra import spool
 from infra.archive import Archive
 from infra.errors import TilewatchError
+from infra.pipeline.serving import client_of
 from infra.pipeline.simulate import AGENT as SIMULATED
 from infra.pipeline.simulate import chosen_build, simulated_document
 from infra.progress import current
@@ -21,11 +23,14 @@ from tasks.plan.experiment import Agent, Experiment
 from tasks.plan.plan import Plan, PlanError, Request, make_plan
 from tasks.plan.points import Refine
 from tasks.plan.run_document import RunDocument
+from tasks.plan.serving import ServingExperiment
+from tasks.plan.serving_plan import Client, ServingPlan, ServingRequest, make_serving_plan
 from tasks.predict.environment import cann_version, platform
 from tasks.predict.errors import PredictError
 from tasks.predict.experiments import refinement
 
 AGENTS = ("cpu", "npu", "simulated")
+NO_SERVING: Mapping[str, ServingExperiment] = {}
 
 
 class BuildLabelError(TilewatchError):
@@ -52,8 +57,9 @@ class SweepOptions:
 
 
 def prepare(
-    settings: Settings, archive: Archive, options: SweepOptions, known: Mapping[str, Experiment]
-) -> RunFolder:
+    settings: Settings, archive: Archive, options: SweepOptions, known: Mapping[str, Experiment],
+    serving: Mapping[str, ServingExperiment] = NO_SERVING,
+) -> RunFolder:  # fmt: skip
     """Plan a new run of one build and make its folder in the spool.
 
     Raises PlanError for an unknown experiment, BuildLabelError where the label names another build in the
@@ -63,19 +69,21 @@ def prepare(
     if len(options.environments) > 1:
         names = ", ".join(environment.label for environment in options.environments)
         raise BuildEnvironmentError(f"environments {names}: several builds are measured by flow side_by_side")
-    return prepare_together(settings, archive, options, known)[0]
+    return prepare_together(settings, archive, options, known, serving)[0]
 
 
 def prepare_together(
-    settings: Settings, archive: Archive, options: SweepOptions, known: Mapping[str, Experiment]
-) -> list[RunFolder]:
+    settings: Settings, archive: Archive, options: SweepOptions, known: Mapping[str, Experiment],
+    serving: Mapping[str, ServingExperiment] = NO_SERVING,
+) -> list[RunFolder]:  # fmt: skip
     """Plan one run a build, all with the same points, seed and order, and make their folders in the spool.
 
     Raises what ``prepare`` raises, and BuildEnvironmentError where the builds run on different devices.
     """
     settings.prepare()
     seed = options.seed or time.time_ns() % 1_000_000_007
-    planned = plans(options, known, seed)
+    planned = plans(options, known, seed, serving)
+    launched = serving_plans(options, serving, seed, partial(client_of, settings))
     if options.agent == SIMULATED:
         return [_prepare_simulated(settings, archive, options, planned, seed)]
     documents = [_document(settings, options, planned, seed, one) for one in options.environments or (None,)]
@@ -85,6 +93,7 @@ def prepare_together(
     if len(documents) > 1:
         beside = tuple(document.run_id for document in documents)
         documents = [replace(document, beside=beside) for document in documents]
+    documents = [replace(document, serving=launched) for document in documents]
     return [spool.create(settings, document) for document in documents]
 
 
@@ -98,7 +107,7 @@ def _document(
     """The document of a new run in ``environment``. Raises MeasureError."""
     python = (environment and environment.python) or str(settings.measure_python)
     description = describe(python, options.agent, environment.variables() if environment else None)
-    method = default_method(options.agent, graphs=_replays(planned))
+    method = default_method(options.agent, graphs=_replays(planned), tenants=settings.tenants)
     label = environment.label if environment else options.build or _label(options.agent, description)
     return RunDocument(
         run_id=spool.new_run_id(),
@@ -120,12 +129,6 @@ def _document(
         selection=_selection(options, environment),
         environment=environment.facts() if environment else {},
     )
-
-
-def _replays(planned: Mapping[str, Plan]) -> bool:
-    """Whether a point is launched by replaying a graph."""
-    points = (point for plan in planned.values() for arm in plan.points.values() for point in arm)
-    return any(point["launch_mode"] == "npugraph" for point in points)
 
 
 def _refuse_unlike(documents: Sequence[RunDocument]) -> None:
@@ -157,16 +160,24 @@ def _prepare_simulated(
     return spool.create(settings, document)
 
 
-def plans(options: SweepOptions, known: Mapping[str, Experiment], seed: int) -> dict[str, Plan]:
-    """The plan of every experiment asked for, by letter. Raises PlanError or ExperimentError."""
+def plans(
+    options: SweepOptions,
+    known: Mapping[str, Experiment],
+    seed: int,
+    serving: Collection[str] = (),
+) -> dict[str, Plan]:
+    """The plan of every operator experiment asked for, by letter; ``serving`` are letters of other ones.
+
+    Raises PlanError or ExperimentError.
+    """
     if options.agent not in AGENTS:
         raise PlanError(f"no agent {options.agent!r}; known: {', '.join(AGENTS)}")
     if options.agent == SIMULATED:
         chosen_build(options.build, options.soc)
     _check_environments(options)
-    if unknown := [letter for letter in options.experiments if letter not in known]:
-        later = "; E (serving, end to end) is not built yet" if "E" in unknown else ""
-        raise PlanError(f"no experiment {', '.join(unknown)}; known: {', '.join(known)}{later}")
+    if unknown := [letter for letter in options.experiments if letter not in (*known, *serving)]:
+        there = ", ".join(sorted({*known, *serving}))
+        raise PlanError(f"no experiment {', '.join(unknown)}; known: {there}")
     request = Request(
         preset=options.preset,
         agent=options.agent,
@@ -177,7 +188,30 @@ def plans(options: SweepOptions, known: Mapping[str, Experiment], seed: int) -> 
         arm=options.arm,
         refine=_refine(options),
     )
-    return {letter: make_plan(known[letter], request) for letter in sorted(set(options.experiments))}
+    letters = sorted(set(options.experiments) & set(known))
+    return {letter: make_plan(known[letter], request) for letter in letters}
+
+
+def serving_plans(
+    options: SweepOptions,
+    serving: Mapping[str, ServingExperiment],
+    seed: int,
+    client: Callable[[], Client],
+) -> dict[str, ServingPlan]:
+    """The plan of every serving experiment asked for; ``client`` is asked for only where there is one.
+
+    Raises PlanError, also for options that serving has no meaning for.
+    """
+    letters = sorted(set(options.experiments) & set(serving))
+    if not letters:
+        return {}
+    for name in ("axis", "point", "refine"):
+        if getattr(options, name):
+            raise PlanError(f"experiment {letters[0]}: --{name} is for operators; serving has no axis")
+    if len(options.environments) > 1:
+        raise PlanError(f"experiment {letters[0]}: one build a run; measure the others in runs of their own")
+    request = ServingRequest(options.preset, options.agent, seed, options.processes, options.arm)
+    return {letter: make_serving_plan(serving[letter], request, client()) for letter in letters}
 
 
 def _check_environments(options: SweepOptions) -> None:

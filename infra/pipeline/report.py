@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from infra.archive import Archive
+from infra.pipeline.serving_pages import ServingPage, file_name, serving_pages
+from infra.pipeline.serving_tables import SERVING_TABLES
 from infra.pipeline.tabulate import Tabulated
 from infra.progress import current
 from infra.settings import Settings
@@ -37,6 +41,10 @@ class SweepReport:
     summary: pa.Table
     warnings: tuple[str, ...]
     failed: bool
+    serving: Mapping[str, ServingPage] = field(default_factory=dict)
+    """Serving experiments of the run by letter."""
+    pages: tuple[Path, ...] = ()
+    """Every page of the run, ``path`` first."""
 
 
 def report_run(settings: Settings, archive: Archive, tabulated: Tabulated) -> SweepReport:
@@ -49,16 +57,18 @@ def report_run(settings: Settings, archive: Archive, tabulated: Tabulated) -> Sw
         report_href="report.html",
     )
     links = {"validation": "validation.html"}
-    report = render_report(_content(archive, document.run_id, tables, links))
-    pages = {"report.html": report, "validation.html": validation}
-    folder = publish_pages(settings, archive, document.run_id, pages)
-    current().advance("report.html")
+    pages, serving = _pages(archive, document.run_id, tables, links)
+    folder = publish_pages(settings, archive, document.run_id, {**pages, "validation.html": validation})
+    current().advance(next(iter(pages)))
     runs = tables["runs"]
+    said = [sweep_sentence(runs, tables["points"])] if document.plans else []
     return SweepReport(
         run_id=document.run_id,
         build=document.build,
-        path=folder / "report.html",
-        sentence=sweep_sentence(runs, tables["points"]),
+        path=folder / next(iter(pages)),
+        pages=tuple(folder / name for name in pages),
+        serving=serving,
+        sentence=" ".join([*said, *(page.sentence for page in serving.values())]),
         summary=sweep_summary(runs, tables["captures"], tables["points"], tables["samples"]),
         warnings=tuple(_warnings(runs)),
         failed="failed" in runs["status"].to_pylist(),
@@ -67,14 +77,32 @@ def report_run(settings: Settings, archive: Archive, tabulated: Tabulated) -> Sw
 
 def report_archived(settings: Settings, archive: Archive, run_id: str, to: Path | None) -> Path:
     """Render the report of an archived run again; returns where it is."""
-    tables = {name: archive.tables.scan(name, [("run_id", "==", run_id)]) for name in SECTIONS}
+    names = dict.fromkeys((*SECTIONS, *SERVING_TABLES))
+    tables = {name: archive.tables.scan(name, [("run_id", "==", run_id)]) for name in names}
     links = {"validation": "validation.html"} if to is None else {}
-    page = render_report(_content(archive, run_id, tables, links))
+    pages, _ = _pages(archive, run_id, tables, links)
+    first = next(iter(pages))
     if to is None:
-        return publish_pages(settings, archive, run_id, {"report.html": page}) / "report.html"
+        return publish_pages(settings, archive, run_id, pages) / first
     to.parent.mkdir(parents=True, exist_ok=True)
-    to.write_text(page, encoding="utf-8")
+    for name, page in pages.items():
+        target = to if name == first else to.with_name(f"{to.stem}-{name}")
+        target.write_text(page, encoding="utf-8")
     return to
+
+
+def _pages(
+    archive: Archive, run_id: str, tables: dict[str, pa.Table], links: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, ServingPage]]:
+    """Every page of a run by file name, and its serving experiments; that of the operators is first."""
+    serving = serving_pages(run_id, tables, links, software())
+    named = {letter: file_name(letter, list(serving)) for letter in serving}
+    pages = {named[letter]: page.page for letter, page in serving.items()}
+    if serving and not tables["points"].num_rows:
+        return pages, serving
+    more = {f"experiment {letter}": name for letter, name in named.items()} if links else {}
+    report = render_report(_content(archive, run_id, tables, {**links, **more}))
+    return {"report.html": report, **pages}, serving
 
 
 def publish_pages(settings: Settings, archive: Archive, address: str, pages: dict[str, str]) -> Path:
@@ -125,13 +153,24 @@ def beside(archive: Archive, runs: pa.Table) -> dict[str, pa.Table]:
     }
 
 
+def _without(table: pa.Table, experiments: set[str]) -> pa.Table:
+    """``table`` without the rows of ``experiments``, which have pages of their own."""
+    if "experiment" not in table.column_names or not experiments:
+        return table
+    theirs = pc.is_in(table["experiment"], value_set=pa.array(sorted(experiments), pa.string()))
+    return table.filter(pc.invert(theirs))
+
+
 def _content(
-    archive: Archive, run_id: str, tables: dict[str, pa.Table], links: dict[str, str]
+    archive: Archive, run_id: str, tables: dict[str, pa.Table], links: Mapping[str, str]
 ) -> ReportContent:
-    given: dict[str, Any] = {name: tables[name] for name in SECTIONS if name in tables}
+    serving = tables["launches"]["experiment"].to_pylist() if "launches" in tables else []
+    given: dict[str, Any] = {
+        name: _without(tables[name], set(serving)) for name in SECTIONS if name in tables
+    }
     return ReportContent(
         **given,
-        **beside(archive, tables["runs"]),
+        **beside(archive, given["runs"]),
         title=f"Run {run_id}",
         command=f"tilewatch report {run_id}",
         links=links,

@@ -43,7 +43,10 @@ def tabulate_run(
     Writing twice leaves each row once.
     """
     current().stage("read, validate, store", 3)
-    derived = derive(document, captures)
+    known = (
+        archive.tables.scan("ledger", [("build_id", "==", document.build_id)]) if document.serving else None
+    )
+    derived = derive(document, captures, known)
     current().advance("read")
     quarantine = derived.pop("quarantine")
     with tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".validate-") as work:

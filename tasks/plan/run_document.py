@@ -110,6 +110,7 @@ def _serving_plan(raw: dict[str, Any]) -> ServingPlan:
             **raw,
             "client": Client(**raw["client"]),
             "gates": tuple(raw["gates"]),
+            "order": tuple(raw["order"]),
             "launches": tuple(Launch(**launch) for launch in raw["launches"]),
         }
     )

@@ -60,7 +60,8 @@ class ServingPlan:
     """One serving experiment, planned; mappings hold what JSON can.
 
     ``plan_hash`` covers server, arms and load, not the seed of the order, the number of launches, the client
-    or the build. ``load_id`` names the point that arms are compared at.
+    or the build. ``load_id`` names the point that arms are compared at; ``order`` is that of the arms in the
+    experiment file, where each is the candidate against every later one.
     """
 
     experiment: str
@@ -76,6 +77,7 @@ class ServingPlan:
     server_kind: str
     server: Mapping[str, Any]
     arms: Mapping[str, Mapping[str, Any]]
+    order: tuple[str, ...]
     load: Mapping[str, Any]
     load_id: str
     repeats: int
@@ -124,6 +126,7 @@ def make_serving_plan(experiment: ServingExperiment, request: ServingRequest, cl
         server_kind=preset.server,
         server=serving,
         arms=described,
+        order=tuple(described),
         load=load,
         load_id=short_hash(load),
         repeats=preset.repeats,

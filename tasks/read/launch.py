@@ -1,4 +1,4 @@
-"""The capture of one launch of a server → ``captures``, ``launches``, ``requests``, ``serving_metrics``.
+"""The capture of one launch of a server → its launch, requests, metrics, and what its profile shows.
 
 A folder that disagrees with its manifest is refused as a whole; a bad result line goes to quarantine alone. A
 launch that failed, or that was profiled, gives no metric.
@@ -16,12 +16,14 @@ import pyarrow as pa
 
 from data_contracts import from_rows, schema
 from tasks.collect.manifest import CaptureError, read_manifest, verify
+from tasks.read import stage_profile
 from tasks.read.capture import captures_row, origin_of, read_document
 from tasks.read.launch_results import read_results
 
 FORMATS = {2: "ND", 29: "FRACTAL_NZ"}
 """Names of the NPU format numbers that a weight may have."""
 RESULTS = "results.jsonl"
+PROFILES = "profiler"
 _COPIED = (
     "capture_id", "run_id", "build", "build_id", "experiment", "arm", "process_index", "evidence", "agent",
     "block", "lease_id", "seed", "plan_hash", "method_hash", "method_version", "host", "device",
@@ -38,6 +40,8 @@ class LaunchTables:
     launches: pa.Table
     requests: pa.Table
     serving_metrics: pa.Table
+    kernels: pa.Table
+    stage_steps: pa.Table
     quarantine: pa.Table
 
 
@@ -64,7 +68,15 @@ def read_launch(folder: Path, *, raw_prefix: str) -> LaunchTables:
     measured = row["status"] == "complete" and row["role"] == "timing"
     metrics = results.metrics if measured else schema("serving_metrics").empty_table()
     launches = from_rows("launches", [row])
-    return LaunchTables(captures, launches, results.requests, metrics, results.quarantine)
+    profiles = [
+        stage_profile.read(path, origin, path.relative_to(folder).as_posix())
+        for path in sorted((folder / PROFILES).rglob("*.trace.json*"))
+    ]
+    kernels = pa.concat_tables([schema("kernels").empty_table(), *(p.table for p in profiles)])
+    steps = [p.also["stage_steps"] for p in profiles if "stage_steps" in p.also]
+    stage_steps = pa.concat_tables([schema("stage_steps").empty_table(), *steps])
+    quarantine = pa.concat_tables([results.quarantine, *(p.quarantine for p in profiles)])
+    return LaunchTables(captures, launches, results.requests, metrics, kernels, stage_steps, quarantine)
 
 
 def _launch(captures: Document, launch: Document, results: Document) -> dict[str, Any]:

@@ -95,8 +95,13 @@ def test_a_python_without_torch_names_the_setting(tmp_path: Path, prefect_server
 
 
 def test_an_unknown_experiment_preset_or_point_says_what_there_is(user: User) -> None:
-    assert "known: A, B, C, D" in user.fails("run", "Z", code=2)
-    assert "E (serving, end to end) is not built yet" in user.fails("run", "E", code=2)
+    assert "known: A, B, C, D, E" in user.fails("run", "Z", code=2)
+    assert "no preset 'full'; known: smoke, quick" in user.fails("run", "E", "--preset", "full", code=2)
+    assert "servers.sglang.variables" in user.fails(
+        "run", "E", "--preset", "reference_ci", "--agent", "npu", code=2
+    )
+    assert "agent simulated cannot run" in user.fails("run", "E", "--agent", "simulated", code=2)
+    assert "serving has no axis" in user.fails("run", "A", "E", "--axis", "decode", code=2)
     assert "no axis list 'rush'" in user.fails("run", "A", "--axis", "rush", code=2)
     assert "has no point" in user.fails("run", "A", "--point", "0" * 16, code=2)
     assert "quick" in user.fails("run", "A", "--preset", "enormous", code=2)

@@ -31,6 +31,7 @@ class LaunchFacts:
     """What a launch is told of its run: identity, lease, build and device, and the interpreter of servers.
 
     ``lock_fd`` is the descriptor of the device lock, held until nothing of the launch is left; −1 for none.
+    ``variables`` are all that server and client see, this process's own where None.
     """
 
     run_id: str
@@ -40,6 +41,7 @@ class LaunchFacts:
     device: Mapping[str, Any]
     evidence: str
     measure_python: str
+    variables: Mapping[str, str] | None = None
     lock_fd: int = -1
 
 

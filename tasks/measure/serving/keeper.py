@@ -54,10 +54,10 @@ def watch(child: subprocess.Popen[bytes], asked: list[int]) -> bool:
     """Wait until the end is asked for; says when the command ended by itself. False: the parent is dead."""
     said = False
     while not asked:
-        if not said and exited(child):
+        reap(child)
+        if not said and child.returncode is not None:
             say("ended", code=child.returncode)
             said = True
-        reap(child.pid)
         if select.select([0], [], [], POLL_S)[0]:
             return bool(os.read(0, 4096))
     return True
@@ -66,44 +66,42 @@ def watch(child: subprocess.Popen[bytes], asked: list[int]) -> bool:
 def end(child: subprocess.Popen[bytes], grace_s: float) -> int:
     """SIGTERM to the command, SIGKILL to whatever is still there after the grace."""
     deadline = time.monotonic() + grace_s
-    if not exited(child):
-        child.terminate()
-    while not exited(child) and time.monotonic() < deadline:
-        reap(child.pid)
+    reap(child)
+    if child.returncode is None:
+        os.kill(child.pid, signal.SIGTERM)
+    while child.returncode is None and time.monotonic() < deadline:
         time.sleep(POLL_S)
-    killed = []
+        reap(child)
+    killed = {}
     deadline = time.monotonic() + KILL_LIMIT_S
     while (left := descendants(os.getpid())) and time.monotonic() < deadline:
         for pid in left:
-            killed.append({"pid": pid, "name": name_of(pid)})
+            killed[pid] = {"pid": pid, "name": name_of(pid)}
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
         time.sleep(POLL_S)
-        exited(child)
-        reap(child.pid)
-    say("stopped", killed=list({entry["pid"]: entry for entry in killed}.values()), left=left)
+        reap(child)
+    say("stopped", code=child.returncode, killed=list(killed.values()), left=left)
     return 1 if left else 0
 
 
-def exited(child: subprocess.Popen[bytes]) -> bool:
-    """Whether the command itself is dead; reaps it."""
-    return child.poll() is not None
+def reap(child: subprocess.Popen[bytes]) -> None:
+    """Take the exit status of everything that has died: the command's own is kept, those of orphans not."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        if pid == child.pid:
+            child.returncode = os.waitstatus_to_exitcode(status)
 
 
-def reap(child: int) -> None:
-    """Take the exit status of adopted orphans; that of ``child`` is left to its own handle."""
-    for pid in descendants(os.getpid(), dead=True):
-        if pid != child:
-            try:
-                os.waitpid(pid, os.WNOHANG)
-            except ChildProcessError:
-                continue
-
-
-def descendants(root: int, dead: bool = False) -> list[int]:
-    """Processes below ``root``, from /proc: those that live, or with ``dead`` the zombies."""
+def descendants(root: int) -> list[int]:
+    """Living processes below ``root``, from /proc."""
     parents: dict[int, tuple[int, str]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -115,7 +113,7 @@ def descendants(root: int, dead: bool = False) -> list[int]:
     found, edge = [], [root]
     while edge:
         edge = [pid for pid, (parent, _) in parents.items() if parent in edge]
-        found += [pid for pid in edge if (parents[pid][1] == "Z") == dead]
+        found += [pid for pid in edge if parents[pid][1] != "Z"]
     return found
 
 

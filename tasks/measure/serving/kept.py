@@ -71,10 +71,14 @@ class Kept:
         if self.keeper.poll() is None:
             self.keeper.kill()
         self.keeper.wait()
-        for pid, name in marked(MARK, self.mark).items():
-            self.killed.append({"pid": pid, "name": name})
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + STOP_MARGIN_S
+        while (left := marked(MARK, self.mark)) and time.monotonic() < deadline:
+            known = {entry["pid"] for entry in self.killed}
+            self.killed += [{"pid": pid, "name": name} for pid, name in left.items() if pid not in known]
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
 
     def _hear(self, timeout_s: float) -> None:
         assert self.keeper.stdout is not None
@@ -96,6 +100,7 @@ class Kept:
             self.code = event["code"]
         elif event["event"] == "stopped":
             self.killed += event["killed"]
+            self.code = event["code"]
         elif event["event"] == "refused":
             raise StartError(event["reason"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tasks.measure.run import Outcome
@@ -87,7 +87,7 @@ class _Run:
         mark = f"{self._facts.run_id}-{self._launch.name}-{record.started_ns}"
         inherited = () if self._facts.lock_fd < 0 else (self._facts.lock_fd,)
         grace_s = float(self._plan.server["stop_grace_s"])
-        environment = {**_clean_environment(), **record.environment}
+        environment = {**_clean_environment(self._facts.variables), **record.environment}
         begun_ns = time.perf_counter_ns()
         with kept(record.command, environment, mark, self._log, self._log, grace_s, inherited) as process:
             record.pid = process.pid
@@ -147,7 +147,7 @@ class _Run:
         load = {**self._plan.load, "vocabulary": self._plan.server["vocabulary"]}
         write_json(self._folder / "load.json", load)
         plan = self._plan
-        return Loader(plan.client, plan.client_rules, load, self._folder, _clean_environment(), mark)
+        return Loader(plan.client, plan.client_rules, load, self._folder, _clean_environment(None), mark)
 
     def _stop(self, process: Kept, grace_s: float) -> None:
         if self._record.failure is None:
@@ -179,6 +179,7 @@ class _Run:
         }
 
 
-def _clean_environment() -> dict[str, str]:
+def _clean_environment(variables: Mapping[str, str] | None) -> dict[str, str]:
     """The environment without what looks like a credential: neither a server nor a client needs one."""
-    return {name: value for name, value in os.environ.items() if not _SECRET_NAME.search(name)}
+    given = os.environ if variables is None else variables
+    return {name: value for name, value in given.items() if not _SECRET_NAME.search(name)}
