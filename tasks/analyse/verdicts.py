@@ -51,8 +51,9 @@ class Judged:
 def judge(pairs: Pairs, limits: ComparisonLimits, anchor_drift: float = 0.0) -> Judged:
     """Verdicts of all pairs, false discovery rate controlled over those that have enough processes.
 
-    ``anchor_drift`` is the absolute log ratio of the anchor kernels between the two leases; it bounds the
-    floor of pairs between leases from below. Excluded rows come back UNDECIDED with an empty reason.
+    ``anchor_drift`` is the absolute log ratio of the anchor kernels between the two leases; the floor of
+    pairs between leases is at least that and the relative floor. Excluded rows come back UNDECIDED with an
+    empty reason.
     """
     floor, floor_reason = floors(pairs, limits, anchor_drift)
     test = _test(pairs, limits)
@@ -86,7 +87,8 @@ def floors(pairs: Pairs, limits: ComparisonLimits, anchor_drift: float) -> tuple
             np.full(rows, np.log1p(limits.relative_floor)),
             np.where(np.isnan(absolute), 0.0, absolute),
             limits.spread_multiple * spread,
-            np.where(pairs.between, anchor_drift, 0.0),
+            # What all share is drift; only what goes beyond it by the floor can be the candidate's own.
+            np.where(pairs.between, anchor_drift + np.log1p(limits.relative_floor), 0.0),
         ]
     )
     multiple = f"{limits.spread_multiple:g} × between-lease A/A spread"
