@@ -207,6 +207,12 @@ def _predicted(name: str, decisions: Decisions, case: Case) -> np.ndarray[tuple[
         )
     if name == "decode_only":
         return np.array(branches == "tbe_decode")
+    if name == "base":
+        sides = zip(*(decisions.columns[f"base_{side}"].tolist() for side in "mnk"), strict=True)
+        return np.array(["x".join(map(str, block)) for block in sides])
+    if name == "rowPerOtherCore_derived":
+        # Cores of the multi-row branch that are not head cores take one row less; no field says it.
+        return decisions.fields["rowPerHeadCore"] - 1
     if name.startswith(KEY_FIELD):
         array = _layout(case).split(decisions.columns["tiling_key"]).get(name.removeprefix(KEY_FIELD))
     else:

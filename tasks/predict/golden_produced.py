@@ -19,7 +19,7 @@ NEW_WORDS = frozenset({"l2CacheDisable", "reserved"})
 # Values about the row itself, or that repeat another value of it.
 ABOUT_THE_ROW = frozenset({
     "tiling_data_layout", "base", "tiling_key_if_v8_5_0", "core_limited_basic_rule_ge_9_1",
-    "rowPerOtherCore_derived", "opt_only_because_of_KCNetDecode", "branch", "success", "reason",
+    "opt_only_because_of_KCNetDecode", "branch", "success", "reason",
 })  # fmt: skip
 BRANCHES = {
     "generic_db_bf16": "generic_double_buffer",
@@ -49,6 +49,9 @@ def produced(line: int, row: Row) -> Iterator[Case]:
         )
     else:
         call = _quant_matmul(row, row["weight_format"], row["transpose_x2"])
+        base = row.get("predicted.base")
+        if base is not None:
+            expected["base"] = base if isinstance(base, str) else "x".join(map(str, base))
         decode = row.get("predicted.opt_only_because_of_KCNetDecode")
         if decode is not None:
             expected["decode_only"] = decode
