@@ -39,7 +39,7 @@ def run(
     ] = None,
     preset: Annotated[
         Literal["smoke", "quick", "full", "reference_ci"],
-        typer.Option(help="How much: smoke a minute, quick some minutes, full hours; reference_ci: E as its CI."),
+        typer.Option(help="How much: smoke a minute, quick some minutes, full hours; reference_ci: E's CI."),
     ] = "quick",
     agent: Annotated[
         Literal["cpu", "npu", "simulated"],

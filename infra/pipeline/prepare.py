@@ -131,6 +131,12 @@ def _document(
     )
 
 
+def _replays(planned: Mapping[str, Plan]) -> bool:
+    """Whether a point is launched by replaying a graph."""
+    points = (point for plan in planned.values() for arm in plan.points.values() for point in arm)
+    return any(point["launch_mode"] == "npugraph" for point in points)
+
+
 def _refuse_unlike(documents: Sequence[RunDocument]) -> None:
     """Raises BuildEnvironmentError where the builds see different devices; notes builds that are the same."""
     first = documents[0]
