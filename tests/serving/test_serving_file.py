@@ -35,8 +35,8 @@ def test_the_reference_preset_is_the_operating_point_of_the_reference_ci() -> No
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("launches: 5", "launches: five", "presets.quick.launches: Input should be a valid integer"),
-        ("launches: 5", "launch: 5", "presets.quick.launch: unknown key; allowed here: arguments, arms,"),
+        ("launches: 4", "launches: four", "presets.quick.launches: Input should be a valid integer"),
+        ("launches: 4", "launch: 4", "presets.quick.launch: unknown key; allowed here: arguments, arms,"),
         ("{path: /health, deadline_s: 60}", "{path: health, deadline_s: 60}", "servers.reference.ready.path"),
         ("info: {quantization: null}", "inform: 1", "expect.inform: unknown key; allowed here: environment,"),
         ("weight_format: ND", "weight_format: NDD", "expect.weight_format: Input should be"),
@@ -52,7 +52,7 @@ def test_the_reference_preset_is_the_operating_point_of_the_reference_ci() -> No
             '"{drafts}"',
             "reference_ci.arguments: {drafts} is not known; known: agent",
         ),
-        ("request_timeout_s: 20", "request_rate: -1.0", "presets.smoke.load.request_rate"),
+        ("request_timeout_s: 30", "request_rate: -1.0", "presets.smoke.load.request_rate"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, old: str, new: str, expected: str) -> None:
