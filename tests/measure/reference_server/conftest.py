@@ -48,15 +48,15 @@ def shape(server_modules: Path) -> Any:
 
 @pytest.fixture(scope="session")
 def new_engine(shape: Any) -> Callable[..., Any]:
-    """Maker of engines of an arm; limits as given."""
+    """Maker of engines of an arm, of the small shape unless another is given; limits as given."""
     from backends import backend_of  # type: ignore[import-not-found]
     from engine import Engine, Limits  # type: ignore[import-not-found]
 
-    def make(arm: str, **limits: Any) -> Any:
+    def make(arm: str, of: Any = shape, **limits: Any) -> Any:
         quantization, disabled = ARMS[arm]
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(FORMAT_VARIABLE, disabled)
-            return Engine(backend_of("cpu"), shape, SEED, quantization, Limits(64 << 20, **limits))
+            return Engine(backend_of("cpu"), of, SEED, quantization, Limits(112 << 20, **limits))
 
     return make
 
