@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from infra.lease import Lease
+from infra.lease import Lease, device_number
 from infra.logs import event
 from infra.pipeline.builds import BuildChangedError
 from infra.pipeline.simulate import AGENT as SIMULATED
@@ -129,7 +129,9 @@ def _measure(
 
 
 def _die(document: RunDocument, settings: Settings) -> dict[str, int]:
-    """Which of several devices it is, for the plan; the CPU of a host is one."""
+    """Which device of the host it is: dies are compared with themselves alone. A CPU is one device."""
+    if document.agent == "npu":
+        return {"die": device_number(settings)}
     return {} if document.agent == "cpu" or settings.device is None else {"die": settings.device}
 
 
