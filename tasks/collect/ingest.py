@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from tasks.read.environment import UNKNOWN, Environment, read_environment
 
 INGESTED = "ingested"
 CAPTURE_SCHEMA_VERSION = 1
+_PROFILER_INFO = re.compile(r"profiler_info(_\d+)?\.json")
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,7 @@ def ingest_path(
             unpack(given, unpacked, limits)
         found = recognise(unpacked or given)
         groups = _captures(found)
-        environment = _environment(found)
-        captures = [_make(files, environment, build, workspace) for files in groups]
+        captures = [_make(files, build, workspace) for files in groups]
     finally:
         if unpacked is not None:
             shutil.rmtree(unpacked, ignore_errors=True)
@@ -100,13 +101,24 @@ def _captures(found: Iterable[Found]) -> list[list[Found]]:
 
 
 def _environment(found: Iterable[Found]) -> Environment:
-    files = sorted((f for f in found if f.kind is Kind.ENVIRONMENT), key=lambda f: f.name)
+    """What the version files of a capture state; without them, what its profiler says of the process.
+
+    Only without them: runs of one host are one build, whatever else some of them say.
+    """
+    files = sorted(found, key=lambda f: f.name)
+    stated = _read([f for f in files if f.kind is Kind.ENVIRONMENT])
+    if stated.identity.components:
+        return stated
+    said = _read([f for f in files if _PROFILER_INFO.fullmatch(f.path.name)])
+    return dataclasses.replace(stated, identity=said.identity, version_files=said.version_files)
+
+
+def _read(files: Iterable[Found]) -> Environment:
     return read_environment((f.name, f.path.read_bytes().decode("utf-8", "replace")) for f in files)
 
 
-def _make(
-    files: Sequence[Found], environment: Environment, build: str | None, workspace: Path
-) -> IngestedCapture:
+def _make(files: Sequence[Found], build: str | None, workspace: Path) -> IngestedCapture:
+    environment = _environment(files)
     draft = _fresh(workspace / ".draft")
     draft.mkdir()
     for file in files:

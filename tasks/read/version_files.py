@@ -1,12 +1,13 @@
 """Version files of an Ascend host → components of a build. What a file is, its content says, not its name.
 
 ``ascend_*_install.info`` (toolkit, nnae, nnrt …), ``version.info`` of driver, firmware, ATB and CANN's
-packages, ``version.cfg``. Three numbering schemes occur: the CANN version (8.2.RC1), the inner version
+packages, ``version.cfg``; and ``profiler_info*.json``, which torch_npu writes with its own version. Three numbering schemes occur: the CANN version (8.2.RC1), the inner version
 (V100R001C22SPC001B231) and package versions (8.2.0.0.201); none is turned into another.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,6 +57,8 @@ def read_version_file(path: str, text: str) -> VersionFile | None:
     ):
         if components := reader(assigned):
             return VersionFile(kind, path, components | _packages(text))
+    if components := _profiler_info(text):
+        return VersionFile("profiler_info", path, components)
     if packages := _packages(text):
         return VersionFile("pip_list", path, packages)
     return None
@@ -117,6 +120,20 @@ def _atb(text: str) -> dict[str, str]:
     if _ATB not in values:
         return {}
     return _present({"atb": values[_ATB], "atb_commit": values.get("commit id")})
+
+
+def _profiler_info(text: str) -> dict[str, str]:
+    """CANN and torch_npu of a profiled process, which torch_npu states since 2025."""
+    if '"torch_npu_version"' not in text and '"cann_version"' not in text:
+        return {}
+    try:
+        info = json.loads(text)
+    except ValueError:
+        return {}
+    if not isinstance(info, dict):
+        return {}
+    named = {"cann": info.get("cann_version"), "torch_npu": info.get("torch_npu_version")}
+    return _present({name: value for name, value in named.items() if isinstance(value, str)})
 
 
 def _packages(text: str) -> dict[str, str]:

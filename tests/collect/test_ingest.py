@@ -115,6 +115,16 @@ def test_without_version_files_the_build_is_unknown_unless_the_caller_names_it(
     assert ingested_origin(named.folder).build == "cann-7.8"
 
 
+def test_without_version_files_the_build_is_what_torch_npu_wrote_about_the_process(
+    shared: Path, tmp_path: Path
+) -> None:
+    (capture,) = ingest_path(shared / "samples" / "profiler" / RANK, tmp_path / "work").captures
+    assert capture.build.startswith("cann8.3.RC1-")
+    document = json.loads((capture.folder / "environment.json").read_bytes())
+    assert document["build"]["components"] == {"cann": "8.3.RC1", "torch_npu": "2.7.1"}
+    assert [file["kind"] for file in document["version_files"]] == ["profiler_info"]
+
+
 def test_an_ingested_capture_is_archived_once_under_ingested(
     shared: Path, tmp_path: Path, object_store: ObjectStore
 ) -> None:
