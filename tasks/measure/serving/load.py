@@ -70,7 +70,7 @@ class Loader:
         )
         values = {
             "client_python": self.client.python, "base_url": server.url, "output": str(output),
-            "seed": str(seed % 2**32), "tokenizer": tokenizer, "model": self.rules["model"],
+            "seed": str(seed % 2**32), "tokenizer": tokenizer,
         }  # fmt: skip
         values |= {name: str(value) for name, value in self.load.items() if value is not None}
         words: list[str] = []

@@ -1,0 +1,97 @@
+"""SGLang's client and the built-in one load the same server in one run, and their numbers agree.
+
+SGLang takes over 5 GB, so it stands in an environment of its own, named by TILEWATCH_SGLANG_PYTHON; run with
+``pytest -m sglang -s tests/serving/test_client_agreement.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.measure.serving.capture import LaunchFacts
+from tasks.measure.serving.kept import kept
+from tasks.measure.serving.load import BUILTIN, Loader, sglang_client
+from tasks.measure.serving.processes import free_port
+from tasks.measure.serving.server import REFERENCE, ServerOf, command_of
+from tasks.plan.serving import load_serving_experiments
+from tasks.plan.serving_plan import Client, ServingPlan, ServingRequest, make_serving_plan
+from tests.serving.conftest import EXPERIMENTS
+
+pytestmark = [pytest.mark.sglang, pytest.mark.timeout(1800)]
+ROUNDS = 4
+LOAD = {"input_tokens": 64, "output_tokens": 24, "prompts": 8, "max_concurrency": 4}
+TOLERANCES = {
+    "mean_ttft_ms": 0.15, "mean_tpot_ms": 0.10, "mean_itl_ms": 0.10, "mean_e2e_latency_ms": 0.10,
+    "output_throughput": 0.10, "request_throughput": 0.10,
+}  # fmt: skip
+"""Largest relative difference of the medians over the rounds. TTFT is one step, so it scatters most."""
+
+
+@pytest.fixture(scope="module")
+def sglang() -> Client:
+    """SGLang's client in the environment of its own."""
+    python = os.environ.get("TILEWATCH_SGLANG_PYTHON")
+    found = sglang_client([python]) if python else None
+    if found is None:
+        pytest.skip("needs SGLang: set TILEWATCH_SGLANG_PYTHON to an interpreter that has sglang")
+    return found
+
+
+def _plan(client: Client) -> ServingPlan:
+    experiment = load_serving_experiments(EXPERIMENTS)["E"]
+    made = make_serving_plan(experiment, ServingRequest("smoke", "cpu", seed=1), client)
+    return replace(made, load={**made.load, **LOAD, "request_timeout_s": 120})
+
+
+def _results(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "results.jsonl").read_text().replace("Infinity", "null").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_both_clients_agree_on_the_same_server(sglang: Client, facts: LaunchFacts, tmp_path: Path) -> None:
+    port = free_port()
+    words = _plan(BUILTIN).server["command"]
+    values = {
+        "measure_python": facts.measure_python, "reference_server": str(REFERENCE), "port": str(port),
+        "arm": "w8a8_nd", "agent": "cpu",
+    }  # fmt: skip
+    environment = {**os.environ, "SGLANG_NPU_DISABLE_ACL_FORMAT_WEIGHT": "1"}
+    log = tmp_path / "server.log"
+    with kept(command_of(words, values), environment, "agreement", log, log, 5) as process:
+        server = ServerOf(process, port, _plan(BUILTIN).server)
+        server.wait_until_ready(120)
+        loaders = []
+        for client in (BUILTIN, sglang):
+            plan, folder = _plan(client), tmp_path / client.name
+            folder.mkdir()
+            load = {**plan.load, "vocabulary": plan.server["vocabulary"]}
+            (folder / "load.json").write_text(json.dumps(load))
+            loader = Loader(client, plan.client_rules, load, folder, os.environ, f"agreement-{client.name}")
+            loaders.append(loader)
+        loaders[0].warm_up(server, 0, 300)
+        for round_index in range(ROUNDS):
+            for loader in loaders if round_index % 2 == 0 else reversed(loaders):
+                loader.repeat(server, round_index, seed=round_index, limit_s=600)
+        server.close()
+    own, theirs = _results(tmp_path / "builtin"), _results(tmp_path / "sglang")
+    assert [r["completed"] for r in (*own, *theirs)] == [LOAD["prompts"]] * 2 * ROUNDS
+    assert {n for r in (*own, *theirs) for n in r["input_lens"]} == {LOAD["input_tokens"]}
+    assert {n for r in (*own, *theirs) for n in r["output_lens"]} == {LOAD["output_tokens"]}
+    print(f"\n{'metric':22} {'builtin':>10} {'sglang':>10} {'difference':>10} {'tolerance':>10}")
+    wrong = []
+    for metric, tolerance in TOLERANCES.items():
+        mine, other = (statistics.median(r[metric] for r in results) for results in (own, theirs))
+        difference = mine / other - 1
+        print(f"{metric:22} {mine:10.3f} {other:10.3f} {difference:+10.1%} {tolerance:10.0%}")
+        if abs(difference) > tolerance:
+            wrong.append(metric)
+    shares = [r["client_cpu_share"] for r in own]
+    print(f"the built-in client used {statistics.median(shares):.1%} of a core")
+    assert wrong == []
