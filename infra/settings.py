@@ -71,6 +71,11 @@ class Settings(BaseSettings):
         default_factory=_default_lock_folder,
         description="Folder of the device locks; one per host, shared by all its users",
     )
+    tenants: Literal["refuse", "flag"] = Field(
+        "refuse",
+        description="Other processes on the card of an NPU: refuse to measure beside them, or record them; "
+        "numbers of the two are never compared",
+    )
     device: int | None = Field(
         None, ge=0, description="Number of the device on this host that is measured; default the first one"
     )

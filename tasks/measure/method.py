@@ -11,15 +11,17 @@ METHOD_VERSION = 2
 """Equals METHOD_VERSION of the measuring program; a test holds the two together."""
 
 
-def default_method(agent: str, *, graphs: bool = False) -> dict[str, Any]:
+def default_method(agent: str, *, graphs: bool = False, tenants: str = "refuse") -> dict[str, Any]:
     """The method of ``agent``: cold weights, hot activations, one thread, wall or device time of batches.
 
-    ``graphs``: some points are replayed from a captured graph; each point says which.
+    ``graphs``: some points are replayed from a captured graph; each point says which. ``tenants``: refuse
+    to measure an NPU beside other processes, or flag them.
 
     Raises ValueError for an agent that executes nothing here.
     """
     if agent not in _OF_AGENT:
         raise ValueError(f"no measuring method for agent {agent!r}; known: {', '.join(_OF_AGENT)}")
+    policy = {"tenants": tenants} if agent == "npu" else {}
     return {
         "method_version": METHOD_VERSION,
         "cache": "rotate_weights_2x_last_level_cache",
@@ -27,6 +29,7 @@ def default_method(agent: str, *, graphs: bool = False) -> dict[str, Any]:
         "threads": 1,
         "activation": "hot",
         **_OF_AGENT[agent],
+        **policy,
     }
 
 
@@ -42,7 +45,6 @@ _OF_AGENT: Mapping[str, Mapping[str, str]] = {
         "warm_up": "last three rounds within max(1 %, 2 ticks)",
         "profiler": "torch_npu.profiler Level1 AiCoreNone after timing",
         "sustained_load": "500 ms before the first sample",
-        "tenants": "refuse",
     },
 }
 

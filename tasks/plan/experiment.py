@@ -94,6 +94,7 @@ class Preset(Strict):
     samples: Annotated[int, Field(ge=3, le=10_000)]
     max_point_ms: Positive
     control_arms: Annotated[int, Field(ge=0)] = 1
+    counters: bool = True
 
 
 class Experiment(Strict):

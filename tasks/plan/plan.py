@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -186,7 +186,9 @@ def _processes(
         pts = [p for p in by_arm[arm] if role == "main" or p["point_id"] in control[arm]]
         order = shuffled(pts, seed_for(seed, "order"))
         made.append(Process(arm, role, block, block, seed, env[arm], tuple(order)))
-    return made + _beside_timing(experiment, request, by_arm, env, count)
+    kinds = BESIDE_TIMING.get(request.agent, ())
+    wanted = [kind for kind in kinds if kind != "counters" or _preset(experiment, request.preset).counters]
+    return made + _beside_timing(experiment, request, by_arm, env, count, wanted)
 
 
 def _beside_timing(
@@ -195,6 +197,7 @@ def _beside_timing(
     by_arm: Mapping[str, list[Point]],
     env: Mapping[str, Mapping[str, str]],
     first_block: int,
+    kinds: Sequence[str],
 ) -> list[Process]:
     """One process an arm and kind, each kind in a last block of its own."""
     return [
@@ -202,6 +205,6 @@ def _beside_timing(
             arm, "main", block, block, seed_for(request.seed, experiment.letter, arm, block), env[arm],
             tuple(pts), kind,
         )
-        for block, kind in enumerate(BESIDE_TIMING.get(request.agent, ()), start=first_block)
+        for block, kind in enumerate(kinds, start=first_block)
         for arm, pts in by_arm.items()
     ]  # fmt: skip

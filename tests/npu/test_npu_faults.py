@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import random
 import shutil
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tasks.measure.method import default_method, method_hash
 from tasks.measure.program import locks
 from tasks.measure.run import Outcome, Progress, measure_process
 from tasks.read.capture import read_capture
@@ -138,11 +140,16 @@ def test_a_device_in_use_is_refused_by_pid_and_measured_where_the_method_allows_
     outcome = measured(PATH=path)
     assert (outcome.status, outcome.has_manifest) == ("failed", False)
     assert outcome.reason == (
-        "the device is in use: pid 4711 (python3) on NPU 0; wait, or measure with tenants: flag"
+        "the device is in use: pid 4711 (python3) on NPU 0; "
+        "wait, or set TILEWATCH_TENANTS=flag to measure beside them"
     )
-    flagged = npu_plan([])["method"] | {"tenants": "flag"}
-    outcome = measured(PATH=path, plan={"method": flagged, "kind": "tiling"}, SOFTWARE_NPU_TILINGS="")
-    assert "device_states" in (outcome.capture_dir / "environment.json").read_text()
+    flagged = default_method("npu", tenants="flag")
+    assert method_hash(flagged) != method_hash(default_method("npu"))  # the two are never compared
+    outcome = measured(PATH=path, plan={**UNPROFILED, "method": flagged})
+    assert outcome.status == "complete"
+    states = json.loads((outcome.capture_dir / "environment.json").read_text())["device_states"]
+    assert states["before"]["shared_with"] == "pid 4711 (python3) on NPU 0"
+    assert [states[moment]["processes"][0]["pid"] for moment in ("before", "start", "end")] == ["4711"] * 3
 
 
 def test_throttling_slows_the_samples_and_ends_nothing(measured: Make) -> None:

@@ -93,10 +93,16 @@ class Process:
         return reason
 
     def _unoccupied(self) -> Dict[str, Any]:
-        """State of the device before it is touched. Raises DeviceOccupied where the method says so."""
-        if self._plan["method"].get("tenants") == "refuse" and (tenants := self._backend.occupied()):
-            raise DeviceOccupied(f"the device is in use: {tenants}; wait, or measure with tenants: flag")
-        return self._backend.state()
+        """State of the device before it is touched, with who shares it.
+
+        Raises DeviceOccupied where the method says so.
+        """
+        tenants = self._backend.occupied()
+        if tenants and self._plan["method"].get("tenants") == "refuse":
+            raise DeviceOccupied(
+                f"the device is in use: {tenants}; wait, or set TILEWATCH_TENANTS=flag to measure beside them"
+            )
+        return {**self._backend.state(), **({"shared_with": tenants} if tenants else {})}
 
     def _checked_build(self, clock_ns: int) -> Dict[str, str]:
         import build
