@@ -114,7 +114,12 @@ def explain(
     known = [records for records in sources if records.known(cliff.low)]
     if not known:
         return Explanation("unexplained", "none", (), _why_unknown(sources[0], cliff.low))
-    return _from_records(found, cliff, known[0], others or {})
+    said = [_from_records(found, cliff, records, others or {}) for records in known]
+    # Blocks launched, which a profiler tells, may explain a step; where they do not they rule nothing out.
+    settled = [
+        why for why, of in zip(said, known, strict=True) if why.verdict == "explained" or of.tiled(cliff.low)
+    ]
+    return (settled or said)[0]
 
 
 def _from_records(

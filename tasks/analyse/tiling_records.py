@@ -31,7 +31,8 @@ LEFT JOIN records a USING (experiment, arm, point_id) ORDER BY place
 """
 
 _OTHERS = """
-SELECT t.experiment, t.arm, t.point_id, t.op_type, any_value(t.tiling_key) AS tiling_key,
+SELECT t.experiment, t.arm, t.point_id, t.op_type, t.op_type AS kernel_op_type,
+       any_value(t.tiling_key) AS tiling_key,
        any_value(t.base_m) AS base_m, any_value(t.base_n) AS base_n, any_value(t.base_k) AS base_k,
        any_value(t.stream_k) AS stream_k, any_value(t.aiv_aic_ratio) AS aiv_aic_ratio,
        any_value(t.single_n) AS single_n,
@@ -54,10 +55,14 @@ class Records:
 
     def known(self, low: int) -> bool:
         """True where both sides of the step from row ``low`` have a record."""
-        return self._valid(low) and self._valid(low + 1)
+        return self._valid(low, "tiling_key", "base_m", "block_dim")
 
-    def _valid(self, row: int) -> bool:
-        return any(self.table[name][row].is_valid for name in ("tiling_key", "base_m", "block_dim"))
+    def tiled(self, low: int) -> bool:
+        """True where both sides know more than the blocks launched, which a profiler tells without a log."""
+        return self._valid(low, "tiling_key", "base_m")
+
+    def _valid(self, low: int, *names: str) -> bool:
+        return all(any(self.table[name][row].is_valid for name in names) for row in (low, low + 1))
 
     def structure_changes(self) -> Mask:
         """For each row: whether STRUCTURE differs, known on both sides, between it and the next row."""
@@ -140,8 +145,8 @@ def _values(records: Records, row: int) -> dict[str, str]:
 def unit_counts(records: Records, row: int, point: Mapping[str, Any]) -> dict[str, int]:
     """Blocks along M of the fullest expert (or of the matrix), blocks in all, rounds over the cores.
 
-    blocks = Σ over experts ⌈M_e/base_m⌉ · ⌈N/base_n⌉ and rounds = ⌈blocks/cores⌉; what is not cut into base
-    blocks deals out rows: rows per core = ⌈M/cores⌉. What the record does not hold leaves its counts out.
+    blocks = Σ over experts ⌈M_e/base_m⌉ · ⌈N/base_n⌉ and rounds = ⌈blocks/cores⌉; DynamicQuant deals out
+    rows instead: rows per core = ⌈M/cores⌉. What the record does not hold leaves its counts out.
     """
     values = _values(records, row)
     base_m, base_n = (int(values.get(name, 0)) for name in ("base_m", "base_n"))
@@ -149,7 +154,7 @@ def unit_counts(records: Records, row: int, point: Mapping[str, Any]) -> dict[st
     grouped = bool(point["group_list"]) or point["m_e"] is not None
     per_expert = [int(m) for m in point["group_list"] or [point["max_m_e"] or point["m_e"] or point["m"]]]
     counts: dict[str, int] = {}
-    if cores and not base_m and not grouped:
+    if cores and values.get("kernel_op_type") in DYNAMIC_QUANT:
         counts["rows per core"] = -(-int(point["m"]) // cores)
     if base_m:
         blocks = [-(-m // base_m) for m in per_expert]

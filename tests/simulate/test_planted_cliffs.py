@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tasks.derive import derive
+from tasks.simulate.sweep import simulate_run
 from tasks.simulate.truth import Effect, Truth, Where
-from tests.simulate.conftest import Simulate, build_with, dense
+from tests.simulate.conftest import Simulate, build_with, dense, planned
 
 LINEARS = ("quiet", "stepped", "tiled", "silent", "comb", "spiked", "dropped")
 EFFECTS = (
@@ -77,3 +80,22 @@ def test_a_curve_on_which_nothing_was_planted_has_no_cliff(cliffs: list[dict[str
     assert on(cliffs, "quiet") == []
     own = {(c["before"], c["after"]) for c in on(cliffs, "quiet", steps=False)}
     assert own == {(16, 17), (32, 33)}
+
+
+def test_a_step_whose_tiling_was_not_observed_is_explained_from_prediction_and_says_so(
+    tmp_path: Path,
+) -> None:
+    build = build_with(Truth((Effect(Where(linear="stepped", first=17), ratio=1.2),)))
+    document = planned(build, [dense(("stepped",), processes=2)])
+    captures = simulate_run(document, build, tmp_path)["B"]
+    timing = [(folder, raw) for folder, raw in captures if "tiling" not in folder.name]
+    assert len(timing) < len(captures)
+    (cliff,) = [
+        row for row in derive(document, {"B": timing})["cliffs"].to_pylist() if row["class"] != "none"
+    ]
+    assert (cliff["before"], cliff["explanation"], cliff["explanation_evidence"]) == (
+        16,
+        "explained",
+        "predicted",
+    )
+    assert cliff["sentence"].endswith("(by prediction alone; no tiling record was observed)")
