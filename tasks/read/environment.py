@@ -10,7 +10,9 @@ from tasks.read.npu_smi import DeviceState, looks_like_npu_smi, read_npu_smi
 from tasks.read.version_files import VersionFile, read_version_file, split_collected
 
 UNKNOWN = "unknown"
-_AUTHORITY = ("install_info", "version_cfg", "driver", "firmware", "package", "atb", "pip_list", "profiler_info")
+_AUTHORITY = (
+    "install_info", "version_cfg", "driver", "firmware", "package", "atb", "pip_list", "profiler_info",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Version files of an Ascend host → components of a build. What a file is, its content says, not its name.
 
 ``ascend_*_install.info`` (toolkit, nnae, nnrt …), ``version.info`` of driver, firmware, ATB and CANN's
-packages, ``version.cfg``; and ``profiler_info*.json``, which torch_npu writes with its own version. Three numbering schemes occur: the CANN version (8.2.RC1), the inner version
+packages, ``version.cfg``; and ``profiler_info*.json``, into which torch_npu writes its own version and that
+of CANN. Three numbering schemes occur: the CANN version (8.2.RC1), the inner version
 (V100R001C22SPC001B231) and package versions (8.2.0.0.201); none is turned into another.
 """
 

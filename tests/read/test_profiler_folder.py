@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from data_contracts import schema
@@ -79,7 +82,33 @@ def test_a_database_beside_the_csv_is_compared_and_not_counted_twice(
     assert read_profiler(folder, origin)[output("ascend_pytorch_profiler_0.db")].table.num_rows == 2463
 
 
+def test_slices_of_one_export_are_one_run(shared: Path, tmp_path: Path, origin: Origin) -> None:
+    real = shared / CANN83 / "ASCEND_PROFILER_OUTPUT"
+    folder = tmp_path / "PROF_000001_20260522113005123_ABCDEF" / "mindstudio_profiler_output"
+    folder.mkdir(parents=True)
+    shutil.copyfile(real / "op_statistic.csv", folder / "op_statistic_20260522113006.csv")
+    with (real / "kernel_details.csv").open(newline="", encoding="utf-8") as stream:
+        header, *rows = csv.reader(stream)
+    renamed = {"Name": "Op Name", "Type": "OP Type", "Accelerator Core": "Task Type"}
+    renamed |= {f"{kind}(us)": f"Task {kind}(us)" for kind in ("Start Time", "Duration", "Wait Time")}
+    for number, part in enumerate((rows[:1000], rows[1000:2000], rows[2000:])):
+        path = folder / f"op_summary_slice_{number}_20260522113006.csv"
+        with path.open("w", newline="", encoding="utf-8") as stream:
+            csv.writer(stream, lineterminator="\n").writerows(
+                [[renamed.get(name, name) for name in header], *part]
+            )
+    results = read_profiler(folder.parent, origin)
+    slices = [result.table for name, result in results.items() if "slice" in name]
+    assert [table.num_rows for table in slices] == [1000, 1000, 463]
+    whole = kernel_details.read(real / "kernel_details.csv", origin).table
+    assert pa.concat_tables(slices)["start_ns"].to_pylist() == whole["start_ns"].to_pylist()
+    (check,) = results[CHECKS].table.to_pylist()
+    assert (check["rule"], check["success"]) == ("op_statistic equals the aggregate of the kernel rows", True)
+
+
 def test_a_bad_file_of_any_kind_does_not_stop_the_rest(run: Path, origin: Origin) -> None:
+    timeline = run / output("trace_view.json")
+    timeline.write_text(json.dumps(json.loads(timeline.read_bytes())[:300]))
     good = read_profiler(run, origin)
     for path in sorted(run.rglob("*")):
         if not path.is_file():

@@ -1,12 +1,11 @@
 """Bytes of any kind into every reader: no exception, no hang, and the tables keep their contracts.
 
-``make soak`` runs it with many more examples.
+A hang is ended by pytest's time limit for a test. ``make soak`` runs it with many more examples.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,25 @@ KERNEL = (
     b'1,"a,b",N/A,N/A,1764246877079037.200\t,0.020,0,0,N/A,N/A,N/A,N/A\r\n'
 )
 EVENT = {"ph": "X", "name": "k", "pid": 1, "tid": 2, "ts": "17.5", "dur": 1, "args": {"Task Type": "AI_CORE"}}
+STEP = {
+    "ph": "X",
+    "cat": "user_annotation",
+    "name": "step[DECODE bs=4]",
+    "pid": 1,
+    "tid": 2,
+    "ts": 1.5,
+    "dur": 9,
+}
+OPERATOR = {
+    "ph": "X",
+    "cat": "cpu_op",
+    "name": "npu::npu_quant_matmul",
+    "pid": 1,
+    "tid": 2,
+    "ts": 2.5,
+    "dur": 3,
+}
+STAGE = {"baseTimeNanoseconds": 1, "traceEvents": [STEP, OPERATOR]}
 COMMUNICATION = {"step1": {"p2p": {"a@1": {"Communication Time Info": {"Elapse Time(ms)": 1.5}}}}}
 SEEDS: dict[str, tuple[str, bytes]] = {
     "kernel_details": ("kernel_details.csv", KERNEL),
@@ -40,6 +58,7 @@ SEEDS: dict[str, tuple[str, bytes]] = {
     ),
     "communication": ("communication.json", json.dumps(COMMUNICATION).encode()),
     "timeline": ("trace_view.json", json.dumps([EVENT, EVENT, {"ph": "M", "pid": 1}]).encode()),
+    "stage_profile": ("1-TP-0-DECODE.trace.json", json.dumps(STAGE).encode()),
     "analysis_db": ("analysis.db", b"SQLite format 3\x00"),
     "profiler_db": ("msprof_1.db", b"SQLite format 3\x00"),
     "profiler_info": ("profiler_info_0.json", b'{"rank_id": "0", "config": {"a": [1, {"b": null}]}}'),
@@ -97,9 +116,7 @@ def damage(draw: Any, seed: bytes) -> bytes:
 
 def survive(reader: Reader, path: Path, data: bytes, origin: Origin) -> None:
     path.write_bytes(data)
-    started = time.monotonic()
     result = reader(path, origin, None)
-    assert time.monotonic() - started < 20, "a reader hangs"
     result.table.validate(full=True)
     result.quarantine.validate(full=True)
     assert result.quarantine.schema.equals(schema("quarantine"))
