@@ -42,7 +42,9 @@ _TENANT = re.compile(
 )
 _CHIP_NAME = re.compile(r"^\|\s*(\d+)\s+\S+\s*\|[^|]*\|[^|]*\|$")
 _BUS_ID = re.compile(r"^\|[^|]*\|\s*[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s*\|")
-_VERSION = re.compile(r"^\s*(?:version|Version|innerversion|Innerversion)\s*=\s*(\S+)", re.MULTILINE)
+_VERSION = re.compile(
+    r"^\s*(?:version|Version|innerversion|Innerversion|\w+_running_version)\s*=\s*\[?([^\s\]]+)", re.MULTILINE
+)
 
 
 def log_variables(kind: str, folder: Optional[Path]) -> Dict[str, str]:
