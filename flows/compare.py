@@ -9,29 +9,49 @@ import pyarrow as pa
 from prefect import flow, task
 from prefect.artifacts import create_link_artifact, create_table_artifact
 
+from data_contracts import schema
 from flows.requests import CompareRequest
 from flows.retries import SAFE_TO_REPEAT
 from infra.archive import open_archive
 from infra.pipeline.compare import Compared, compare_archived
+from infra.pipeline.serving_compare import ServingCompared, compare_serving_archived
 from infra.settings import load_settings
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison came to: its rows, where it is published, and the report on this host."""
+    """What a comparison came to: its rows, where it is published, and the report on this host.
+
+    ``serving`` is there where both sides launched servers. Without operators ``rows`` is empty, and nothing
+    is published beside the page of the servers.
+    """
 
     rows: pa.Table
     address: str
     created: bool
     report: Path
+    serving: ServingCompared | None = None
 
 
 @flow(name="compare", flow_run_name="compare {request.baseline} {request.candidate}")
 def compare(request: CompareRequest) -> Comparison:
     """Judge the candidate against the baseline point by point and publish the table once."""
+    serving = served(request)
+    if serving is not None and serving.only:
+        return Comparison(schema("comparisons").empty_table(), "", False, serving.report, serving)
     done = judged(request)
     artifacts(done)
-    return Comparison(done.rows, done.published.address, done.published.created, done.report)
+    return Comparison(done.rows, done.published.address, done.published.created, done.report, serving)
+
+
+@task(name="judge serving", **SAFE_TO_REPEAT)
+def served(request: CompareRequest) -> ServingCompared | None:
+    """Compare what servers showed, where both builds launched any; safe to repeat, so it is retried."""
+    settings = load_settings()
+    with open_archive(settings) as archive:
+        return compare_serving_archived(
+            settings, archive, request.baseline, request.candidate, overrides=request.overrides
+        )
 
 
 @task(name="judge and publish", **SAFE_TO_REPEAT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 import typer
@@ -15,10 +15,18 @@ from infra.cli.output import out, show_table, warn
 from infra.cli.progress import shown
 from infra.settings import load_settings
 
+if TYPE_CHECKING:
+    from infra.pipeline.serving_compare import ServingCompared
+
 COLUMNS = (
     "verdict", "experiment", "candidate_arm", "linear", "axis_value", "allocation_regime", "group_shape",
     "base_ns", "candidate_ns", "ratio", "ratio_low", "ratio_high", "q_value", "floor_ratio", "confirmed",
     "verdict_reason", "refused",
+)  # fmt: skip
+
+SERVING_COLUMNS = (
+    "verdict", "candidate_arm", "load", "metric", "base_value", "candidate_value", "ratio", "ratio_low",
+    "ratio_high", "q_value", "floor_ratio", "verdict_reason", "flags",
 )  # fmt: skip
 
 
@@ -70,6 +78,10 @@ def compare(
         prefect_settings.ready()
         with shown():
             done = compare_flow(request)
+    if done.serving is not None:
+        _show_serving(done.serving, base, candidate, as_json, as_csv)
+    if done.serving is not None and done.serving.only:
+        return
     _show(done.rows, base, candidate, as_json, as_csv)
     if not (as_json or as_csv):
         out.print(f"published: {done.address}{'' if done.created else ' (was there already)'}")
@@ -112,6 +124,18 @@ def reanalyse(
                 rebuilt = report_run(settings, archive, rebuild_run(settings, archive, run))
                 out.print(f"{run}: {rebuilt.sentence}", soft_wrap=True)
                 out.print(f"report: {rebuilt.path}", soft_wrap=True)
+
+
+def _show_serving(done: ServingCompared, base: str, candidate: str, as_json: bool, as_csv: bool) -> None:
+    """What servers showed; as JSON and CSV only where there is no other comparison, so that one table is
+    printed."""
+    if as_json or as_csv:
+        if done.only:
+            show_table(done.rows, as_json=as_json, as_csv=as_csv)
+        return
+    show_table(done.rows.select(list(SERVING_COLUMNS)), title=f"{candidate} against {base}: serving")
+    out.print(done.sentence, soft_wrap=True)
+    out.print(f"report: {done.report}", soft_wrap=True)
 
 
 def _show(rows: pa.Table, base: str, candidate: str, as_json: bool, as_csv: bool) -> None:

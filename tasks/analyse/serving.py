@@ -13,15 +13,14 @@ import pyarrow as pa
 
 from data_contracts import from_rows
 from tasks.analyse.limits import ANALYSIS_VERSION, ServingLimits, limits_hash
-from tasks.analyse.serving_groups import KEYS, ServingSide, load_words, serving_side
-from tasks.analyse.serving_pairing import LOAD, Group, Slot, launch_pairs, matching_loads, metric_rows
+from tasks.analyse.serving_groups import KEYS, OVERRIDABLE, PLAN, ServingSide, load_words, serving_side
+from tasks.analyse.serving_pairing import Group, Slot, launch_pairs, matching_loads, metric_rows
 from tasks.analyse.serving_values import ServingTables
 from tasks.analyse.serving_verdicts import ServingJudged, judge_serving
 from tasks.analyse.tables import AnalysisError
 
 ACCEPTANCE_DIFFERS = "acceptance_differs"
 LAUNCHES_FAILED = "launches_failed"
-PLAN = "plan_hash"
 
 
 @dataclass(frozen=True)
@@ -88,9 +87,9 @@ def _compare(
     candidate_build: tuple[str, str],
     compared_by: str,
 ) -> pa.Table:
-    known = {*KEYS, LOAD, PLAN}
-    if unknown := sorted(set(request.overrides) - known):
-        raise AnalysisError(f"overrides: unknown key {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+    if unknown := sorted(set(request.overrides) - set(OVERRIDABLE)):
+        known = ", ".join(sorted(OVERRIDABLE))
+        raise AnalysisError(f"overrides: unknown key {', '.join(unknown)}; known: {known}")
     keys = KEYS if compared_by == "arm" else (*KEYS, PLAN)
     rows = [
         row

@@ -15,6 +15,11 @@ Key = tuple[str, str, str]
 KEYS = ("device", "device_class", "agent", "evidence", "method_hash", "server_kind", "model")
 """Columns of ``launches`` whose difference refuses a pair unless it is overridden; the load pairs rows."""
 
+LOAD = "load"
+PLAN = "plan_hash"
+OVERRIDABLE = (*KEYS, LOAD, PLAN)
+"""Every key whose difference refuses a pair unless it is overridden; the plan only between builds."""
+
 _GROUPS = """
 SELECT experiment, arm, load_id, {keys},
        string_agg(DISTINCT plan_hash, '|' ORDER BY plan_hash) AS plan_hash,

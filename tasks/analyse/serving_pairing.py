@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks.analyse.serving_groups import ServingSide, load_words
+from tasks.analyse.serving_groups import LOAD, ServingSide, load_words
 from tasks.analyse.serving_values import METRICS
 from tasks.analyse.serving_verdicts import LaunchPairs
-
-LOAD = "load"
-"""Name of the load among the keys that refuse a pair."""
 
 Group = Mapping[str, Any]
 Slot = tuple[str, str, str]

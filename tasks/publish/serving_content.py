@@ -34,6 +34,8 @@ class ServingContent:
     savings: pa.Table = field(default_factory=partial(_empty, "serving_savings"))
     quarantine: pa.Table = field(default_factory=partial(_empty, "quarantine"))
     title: str = "Experiment E"
+    sentence: str = ""
+    """Stands first on the page instead of whether W8A8 paid off, where two builds are compared."""
     base_arm: str = "bf16"
     candidate_arm: str = "w8a8_nz"
     command: str = ""

@@ -57,7 +57,7 @@ def serving_report(content: ServingContent) -> str:
     ]
     return _ENVIRONMENT.get_template("serving.html.j2").render(
         content=content,
-        sentence=verdict_sentence(content),
+        sentence=content.sentence or verdict_sentence(content),
         banners=banners(content),
         loads=load_sentences(launches),
         shown=SHOWN,

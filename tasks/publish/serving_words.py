@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import pyarrow as pa
 
 from tasks.publish.display import NOTHING, count, digits, duration, ratio
 from tasks.publish.headline import CPU_BANNER, SIMULATED_BANNER
 from tasks.publish.serving_content import ServingContent
+from tasks.publish.summary import VERDICTS
 from tasks.sql import sql
 
 Row = Mapping[str, Any]
@@ -61,6 +66,23 @@ def verdict_sentence(content: ServingContent) -> str:
         values += f", interval {ratio(tpot['ratio_low'])} to {ratio(tpot['ratio_high'])}"
     change = f"TPOT {ratio(tpot['ratio'])} against {content.base_arm} ({values})"
     return f"{said}: {change}{more}, {where}; {_where(content)}."
+
+
+def builds_sentence(comparisons: pa.Table) -> str:
+    """The worst row of two builds compared, and how many rows came to each verdict."""
+    rows = sorted(
+        comparisons.to_pylist(),
+        key=lambda r: (VERDICTS.index(r["verdict"]), -abs(math.log(r["ratio"])) if r["ratio"] else 0.0),
+    )
+    if not rows:
+        return "Nothing was served by both builds."
+    worst = rows[0]
+    counted = Counter(row["verdict"] for row in rows)
+    counts = ", ".join(f"{counted[verdict]} {verdict}" for verdict in VERDICTS if counted[verdict])
+    what = f"{worst['candidate_arm']} {metric_name(worst['metric'])}"
+    how = f" {ratio(worst['ratio'])}" if worst["ratio"] else ""
+    named = f"{worst['candidate']} against {worst['baseline']}"
+    return f"{named}: {what}{how} {worst['verdict']}, {worst['verdict_reason']} ({counts})."
 
 
 def _paid_off(row: Row) -> str:

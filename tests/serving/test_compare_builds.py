@@ -1,0 +1,80 @@
+"""`compare` of two builds that served: every arm is judged, stored, and shown on a page of both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from data_contracts import from_rows
+from infra.archive import Archive
+from infra.objects import ObjectStore
+from infra.pipeline.serving_compare import compare_serving_archived
+from infra.settings import Settings
+from infra.tables import TableStore
+from tests.analyse import serving_case as case
+
+TPOT_MS = [10.00, 10.02, 9.98, 10.01, 9.99]
+RUN: dict[str, Any] = {
+    "experiment": "E", "agent": "cpu", "evidence": "measured", "status": "complete", "device_class": "CPU",
+}  # fmt: skip
+
+
+@pytest.fixture
+def archive(object_store: ObjectStore) -> Archive:
+    return Archive(object_store.endpoint, object_store, TableStore(object_store.endpoint))
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(home=tmp_path / "home", lock_folder=tmp_path / "locks")
+
+
+def serve(archive: Archive, build: str, run_id: str, lease: str, factor: float) -> None:
+    """Archive one run of two arms of ``build``."""
+    own = {"build": build, "run_id": run_id, "lease_id": lease, "device_class": "CPU"}
+    values = [value * factor for value in TPOT_MS]
+    run = case.arm_run({"w8a8_nz": values, "bf16": values}, {"w8a8_nz": own, "bf16": own})
+    # Two runs of one build have launches of the same name.
+    renamed = {
+        name: _of_run(getattr(run, name), run_id) for name in ("launches", "requests", "serving_metrics")
+    }
+    row = case.neutral("runs", {**RUN, "run_id": run_id, "build": build, "build_id": f"id-{build}",
+                                "build_components": [("cann", build)]})  # fmt: skip
+    archive.tables.write_run({**renamed, "runs": from_rows("runs", [row])})
+
+
+def _of_run(table: pa.Table, run_id: str) -> pa.Table:
+    index = table.column_names.index("capture_id")
+    ids = pa.array([f"{run_id}-{capture}" for capture in table["capture_id"].to_pylist()])
+    return table.set_column(index, table.schema.field(index), ids)
+
+
+def test_every_arm_of_two_builds_is_judged_against_the_spread_of_leases(
+    settings: Settings, archive: Archive
+) -> None:
+    settings.prepare()
+    for number, factor in enumerate((1.0, 1.004, 0.997, 1.002)):
+        serve(archive, "cann-8", f"run-0{number}", f"lease-{number}", factor)
+    serve(archive, "cann-9", "run-10", "lease-10", 1.2)
+    found = compare_serving_archived(settings, archive, "cann-8", "cann-9")
+    assert found is not None and found.only
+    rows = {(r["candidate_arm"], r["metric"]): r for r in found.rows.to_pylist()}
+    assert {row["verdict"] for row in rows.values()} == {"SLOWER"} and len(rows) == 8
+    tpot = rows["w8a8_nz", "tpot_ns"]
+    assert tpot["floor_reason"] == "3 × A/A between leases" and tpot["changed_components"] == [
+        "cann: cann-8 -> cann-9"
+    ]
+    assert found.sentence.startswith("cann-9 against cann-8: ")
+    page = found.report.read_text(encoding="utf-8")
+    assert found.sentence.split(" (")[0] in page and "w8a8_nz · cann-9" in page
+    assert archive.tables.scan("serving_comparisons", [("run_id", "==", "run-10")]).num_rows == 8
+
+
+def test_without_launches_on_a_side_there_is_nothing_to_compare(settings: Settings, archive: Archive) -> None:
+    serve(archive, "cann-8", "run-1", "lease-1", 1.0)
+    row = case.neutral("runs", {**RUN, "run_id": "run-2", "build": "cann-9", "experiment": "B"})
+    archive.tables.write_run({"runs": from_rows("runs", [row])})
+    assert compare_serving_archived(settings, archive, "cann-8", "cann-9") is None
