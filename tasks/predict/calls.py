@@ -105,7 +105,38 @@ class GroupedMatmulCall:
     axes = ("m", "k", "n", "m_e", "tuning_config")
 
 
-OperatorCall = DynamicQuantCall | QuantMatmulCall | GroupedMatmulCall
+@dataclass(frozen=True)
+class SwigluQuantCall:
+    """``npu_grouped_matmul_swiglu_quant`` int8 × int8: weight[groups, k, n], half as many columns out."""
+
+    m: int
+    k: int
+    n: int
+    groups: int
+
+    op_type = "GroupedMatmulSwigluQuant"
+    operation = "grouped_matmul_swiglu_quant"
+    axes = ("m", "k", "n")
+
+
+@dataclass(frozen=True)
+class FinalizeRoutingCall:
+    """``npu_grouped_matmul_finalize_routing`` int8 × int8 with one scale a channel."""
+
+    m: int
+    k: int
+    n: int
+    groups: int
+    tuning_config: int = 0
+    scale_dtype: str = "float32"
+    row_index_dtype: str = "int64"
+
+    op_type = "GroupedMatmulFinalizeRouting"
+    operation = "grouped_matmul_finalize_routing"
+    axes = ("m", "k", "n", "tuning_config")
+
+
+OperatorCall = DynamicQuantCall | QuantMatmulCall | GroupedMatmulCall | SwigluQuantCall | FinalizeRoutingCall
 
 
 @dataclass(frozen=True)
@@ -160,6 +191,14 @@ def _check(call: OperatorCall, at: Points) -> None:
         _require("group_num", call.group_num >= 0, call.group_num, "must not be negative")
         return
     _require_all("n", at.n >= 1, at.n, "the output columns must be at least 1")
+    if not isinstance(call, QuantMatmulCall):
+        _require("groups", call.groups >= 1, call.groups, "the number of experts must be at least 1")
+    if isinstance(call, SwigluQuantCall):
+        return
+    if isinstance(call, FinalizeRoutingCall):
+        _require_one_of("scale_dtype", call.scale_dtype, ("float32", "bfloat16"))
+        _require_one_of("row_index_dtype", call.row_index_dtype, ("int64", "int32"))
+        return
     _require_one_of("weight_format", call.weight_format, FORMATS)
     if call.weight_format == NZ:
         _check_nz(call.transpose_w, at)
@@ -189,7 +228,6 @@ def _check_quant_matmul(call: QuantMatmulCall) -> None:
 
 
 def _check_grouped_matmul(call: GroupedMatmulCall, at: Points) -> None:
-    _require("groups", call.groups >= 1, call.groups, "the number of experts must be at least 1")
     _require_one_of("out_dtype", call.out_dtype, ("bfloat16", "float16", "int8", "int32"))
     _require_one_of("scale_dtype", call.scale_dtype, ("bfloat16", "float16", "float32", "uint64", "int32"))
     _require_one_of("group_list_type", call.group_list_type, (0, 1, 2))

@@ -13,7 +13,7 @@ from tasks.predict.golden_file import Row
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 GE_DTYPES = {
     "BF16": "bfloat16", "FLOAT16": "float16", "FLOAT": "float32", "FLOAT32": "float32",
-    "INT8": "int8", "INT32": "int32", "UINT64": "uint64",
+    "INT8": "int8", "INT32": "int32", "INT64": "int64", "UINT64": "uint64",
 }  # fmt: skip
 NEW_WORDS = frozenset({"l2CacheDisable", "reserved"})
 # Values about the row itself, or that repeat another value of it.

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
-from tasks.predict.calls import ND, NZ, DynamicQuantCall, GroupedMatmulCall, QuantMatmulCall
+from tasks.predict.calls import (
+    ND,
+    NZ,
+    DynamicQuantCall,
+    FinalizeRoutingCall,
+    GroupedMatmulCall,
+    OperatorCall,
+    QuantMatmulCall,
+    SwigluQuantCall,
+)
 from tasks.predict.environment import DAV_2201, DAV_3510, Platform, cann_version, platform
 from tasks.predict.golden_case import Case, Skipped, expected_values
 from tasks.predict.golden_file import Row
@@ -15,7 +24,16 @@ from tasks.predict.golden_produced import GE_DTYPES
 CHIP_OF_ARCH = {DAV_2201: "Ascend910_9391", DAV_3510: "Ascend950DT_9581"}
 HEAD = "9.2.0-beta"
 LAYOUT_WORDS = frozenset(
-    {"BatchNum", "mxTypePara", "note", "tiling_data_layout", "key_matches"}
+    {
+        "BatchNum",
+        "mxTypePara",
+        "note",
+        "tiling_data_layout",
+        "key_matches",
+        "tiling_data_u64",
+        "tiling_key_is_u64_string",
+        "success",
+    }
     | {f"{m}LayoutInfo{x}" for m in "ABC" for x in ("B", "S", "N", "G", "D", "S1", "S2")}
 )
 
@@ -96,11 +114,11 @@ def grouped_matmul(line: int, row: Row) -> Iterator[Case | Skipped]:
 
     Of a call that the host fails only the failure is asserted.
     """
-    if row["op"] != "GroupedMatmul":
-        yield Skipped(line, f"operator {row['op']}")
-        return
     if row["inputs.x.dtype"] != "INT8" or row["inputs.weight.dtype"] != "INT8":
         yield Skipped(line, "not INT8 on both sides")
+        return
+    if row["op"] != "GroupedMatmul":
+        yield _fused(line, row)
         return
     call = _grouped_call(row)
     cores = row["platform.aic"]
@@ -109,13 +127,28 @@ def grouped_matmul(line: int, row: Row) -> Iterator[Case | Skipped]:
         ub_bytes=row["platform.ub"], l1_bytes=row["platform.l1"],
     )  # fmt: skip
     refused = not row["expect.success"]
-    expected = {} if refused else expected_values(row, "expect.", LAYOUT_WORDS | {"success"})
+    expected = {} if refused else expected_values(row, "expect.", LAYOUT_WORDS)
     if expected.get("block_dim") == "full(aicNum)":
         expected["block_dim"] = cores
     for code in ("V1",) if row["code_version"].startswith("V1") else ("V2", "V3"):
         version = replace(cann_version("9.1.0"), grouped_matmul_code=code)
         own = {name: value for name, value in expected.items() if name != "block_dim" or code == "V1"}
         yield Case(line, call, (call.m,), chip, version, own, refused)
+
+
+def _fused(line: int, row: Row) -> Case:
+    """A unit test of a fused relative: host tiling sees the shape in which a tensor is stored."""
+    m, k = row["inputs.x.storage_shape"]
+    groups = row["inputs.weight.storage_shape"][0]
+    if row["op"] == "GroupedMatmulSwigluQuant":
+        call: OperatorCall = SwigluQuantCall(m, k, row["inputs.weight.storage_shape"][-1], groups)
+    else:
+        call = FinalizeRoutingCall(
+            m, k, row["inputs.scale.shape"][-1], groups, row["attrs.tuning_config"],
+            GE_DTYPES[row["inputs.scale.dtype"]], GE_DTYPES[row["inputs.row_index.dtype"]],
+        )  # fmt: skip
+    chip = replace(_chip(DAV_2201, "Ascend910B"), cube_cores=row["platform.aic"])
+    return Case(line, call, (m,), chip, cann_version(HEAD), expected_values(row, "expect.", LAYOUT_WORDS))
 
 
 def _grouped_call(row: Row) -> GroupedMatmulCall:

@@ -9,10 +9,19 @@ from tasks.predict import (
     dynamic_quant_dav_2201,
     dynamic_quant_dav_3510,
     grouped_matmul_dav_2201,
+    grouped_matmul_fused_dav_2201,
     quant_matmul_dav_2201,
     quant_matmul_dav_3510,
 )
-from tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, OperatorCall, QuantMatmulCall, points
+from tasks.predict.calls import (
+    DynamicQuantCall,
+    FinalizeRoutingCall,
+    GroupedMatmulCall,
+    OperatorCall,
+    QuantMatmulCall,
+    SwigluQuantCall,
+    points,
+)
 from tasks.predict.environment import DAV_2201, DAV_3510, CannVersion, Platform
 from tasks.predict.errors import OutOfScope
 from tasks.predict.integers import IntArray, ints
@@ -26,6 +35,8 @@ BRANCHES: dict[tuple[type[OperatorCall], str], Branch] = {
     (QuantMatmulCall, DAV_2201): quant_matmul_dav_2201.tile,
     (QuantMatmulCall, DAV_3510): quant_matmul_dav_3510.tile,
     (GroupedMatmulCall, DAV_2201): grouped_matmul_dav_2201.tile,
+    (SwigluQuantCall, DAV_2201): grouped_matmul_fused_dav_2201.swiglu_quant,
+    (FinalizeRoutingCall, DAV_2201): grouped_matmul_fused_dav_2201.finalize_routing,
 }
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tasks.predict.calls import ND, NZ, GroupedMatmulCall
+from tasks.predict.calls import ND, NZ, FinalizeRoutingCall, GroupedMatmulCall, SwigluQuantCall
 from tasks.predict.environment import cann_version, platform
 from tasks.predict.errors import PredictError
 from tasks.predict.predict import predict
@@ -119,3 +119,30 @@ def test_a_group_list_must_fit_the_experts_and_the_allocated_rows() -> None:
         predict(replace(W13, group_list=(1, 2)), C910, CANN)
     with pytest.raises(PredictError, match="m: 9216: fewer allocated rows than group_list holds"):
         predict(replace(W13, group_list=(600,) * 16), C910, CANN)
+
+
+def test_swiglu_quant_takes_its_workspace_in_turns_beyond_two_halves_of_64_mebibytes() -> None:
+    most = 2 * (64 * 1024 * 1024 // 8 // 4096)
+    whole, split = (predict(SwigluQuantCall(m, 2048, 4096, 16), C910, CANN) for m in (most, most + 1))
+    assert (whole.tiling_key, split.tiling_key, whole.block_dim) == ("0", "1", 24)
+    assert whole.workspace_bytes == split.workspace_bytes == (16 + 64) * 1024 * 1024
+    with pytest.raises(PredictError, match="n: 10241: GroupedMatmulSwigluQuant takes at most 10240 columns"):
+        predict(SwigluQuantCall(16, 2048, 10241, 16), C910, CANN)
+
+
+@pytest.mark.parametrize(
+    ("call", "key", "base"),
+    [
+        (FinalizeRoutingCall(1024, 2048, 7168, 16), "10000000000000000001", (128, 256)),
+        (FinalizeRoutingCall(16 * 128, 2048, 7168, 16), "10000000000000000001", (128, 256)),
+        (FinalizeRoutingCall(16 * 129, 2048, 7168, 16), "10000000000000000001", (256, 128)),
+        (FinalizeRoutingCall(16 * 129, 2048, 4096, 16), "10000000000000000001", (128, 256)),
+        (FinalizeRoutingCall(9, 2048, 7680, 4, 256, "float32", "int32"), "10000000000000000011", (256, 128)),
+        (FinalizeRoutingCall(9, 2048, 7680, 4, 257, "bfloat16"), "10000000000000000101", (128, 256)),
+    ],
+)  # fmt: skip
+def test_finalize_routing_keeps_its_key_of_twenty_digits(
+    call: FinalizeRoutingCall, key: str, base: tuple[int, int]
+) -> None:
+    found = predict(call, C910, CANN)
+    assert (found.tiling_key, (found.base_m, found.base_n), found.block_dim) == (key, base, None)
