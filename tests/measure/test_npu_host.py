@@ -1,4 +1,4 @@
-"""What the npu agent takes from a host: the card of a device, whose processes are on it, versions of files."""
+"""What the npu agent takes from a host: the card of a device, who is on it, the versions in its files."""
 
 from __future__ import annotations
 
