@@ -52,7 +52,11 @@ def _page(
     links: Mapping[str, str],
     software: Mapping[str, str],
 ) -> ServingPage:
-    own = {name: _of(tables[name], letter) for name in ("runs", *SERVING_TABLES) if name in tables}
+    names = ("runs", "captures", *SERVING_TABLES)
+    own = {name: _of(tables[name], letter) for name in names if name in tables}
+    # A run that was compared with another build has rows of that too; they have a page of their own.
+    compared = own["serving_comparisons"]
+    own["serving_comparisons"] = compared.filter(pc.equal(compared["compared_by"], "arm"))
     content = ServingContent(
         **{_IN_CONTENT.get(name, name): table for name, table in own.items() if name != "stage_steps"},
         quarantine=tables["quarantine"],
