@@ -155,7 +155,7 @@ class Wire:
 @contextlib.contextmanager
 def working(home: Home, device: int) -> Iterator[subprocess.Popen[str]]:
     """An agent of ``home``, stopped afterwards."""
-    with (home.path.parent / f"{home.path.name}-agent.log").open("w") as log:
+    with (home.path.parent / f"{home.path.name}-{device}-agent.log").open("w") as log:
         process = home.start("agent", "start", "--device", str(device), "--drain-s", "1", stdout=log)
         try:
             yield process
