@@ -16,7 +16,7 @@ SHOWN = ("base_m", "base_n", "base_k", "stream_k", "used_core_num", "tiling_key"
 
 @dataclass(frozen=True)
 class Band:
-    """A stretch of the axis with one tiling; ``label`` names what differs from the other bands."""
+    """A stretch of the axis with one tiling; ``label`` names what differs from the band before."""
 
     start: float
     end: float
@@ -35,13 +35,15 @@ def bands(points: Sequence[Row], alignments: Iterable[Row]) -> list[Band]:
     if len(signatures) < 2:
         return []
     differing = [n for i, n in enumerate(SHOWN) if len({signature[i] for signature in signatures}) > 1]
-    result, position = [], 0
+    result: list[Band] = []
+    position, before = 0, None
     for signature, members in groupby(found, key=lambda pair: _signature(pair[1]) if pair[1] else None):
         length = len(list(members))
         if signature is not None:
             values = dict(zip(SHOWN, signature, strict=True))
-            label = f"{differing[0]} {values[differing[0]]}"
-            result.append(Band(*_edges(points, position, position + length - 1), label))
+            name = next((n for n in differing if before and values[n] != before[n]), differing[0])
+            result.append(Band(*_edges(points, position, position + length - 1), f"{name} {values[name]}"))
+            before = values
         position += length
     return result
 

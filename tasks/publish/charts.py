@@ -153,11 +153,12 @@ def _boundary(cliff: Row) -> tuple[int, int]:
 
 
 def _label(band: Band, bands: Sequence[Band]) -> str:
-    """The band's label, or only its value, or nothing, as its width allows."""
+    """The band's label, or only its value where it is of the field of the first, or nothing, as fits."""
     whole = math.log(bands[-1].end / bands[0].start)
     room = math.log(band.end / band.start) / whole * LINE_CHARACTERS
-    value = band.label.rsplit(" ", 1)[-1]
-    return next((text for text in (band.label, value) if len(text) <= room), "")
+    name, value = band.label.rsplit(" ", 1)
+    short = [value] if bands[0].label.startswith(f"{name} ") else []
+    return next((text for text in (band.label, *short) if len(text) <= room), "")
 
 
 def _add_band(figure: go.Figure, band: Band, *, shaded: bool, label: str) -> None:

@@ -22,7 +22,10 @@ from tasks.publish.display import NOTHING, count, duration, ratio
 
 Row = dict[str, Any]
 TextRows = list[list[str]]
-NUMBERS = ("M", "M_e", "Time", "ND", "NZ", "Kernel ND", "Kernel NZ", "Whole linear", "Over previous")
+NUMBERS = (
+    "K", "M", "M_e", "Time", "Cores", "One row a core", "Kernel ND", "Kernel NZ", "ND", "NZ",
+    "Whole linear", "Over previous", "Single N", "Workspace", "Empty", "Fullest",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -117,18 +120,19 @@ def _formats(found: list[Row], several: bool) -> Section:
             f" NZ gains most at {best['linear']} M {best['axis_value']} of {best['build']}: "
             f"{best['nz_percent']:+.1f} %."
         )
-    if not any(row["serving"] for row in found):
+    end_to_end = any(row["serving"] for row in found)
+    if not end_to_end:
         sentence += " Experiment E was not measured on these builds."
     head = _head(
         "Linear", "M", "Kernel ND", "Kernel NZ", "ND", "NZ", "NZ against ND", "Verdict", "Proof",
-        "Whole linear", "E: TPOT", several,
+        "Whole linear", *(["E: TPOT"] if end_to_end else []), several,
     )  # fmt: skip
     rows = [
         _cells(
             row, several, f"{row['linear']} K{row['k']} N{row['n']}", row["axis_value"],
             duration(row["nd_kernel_ns"]), duration(row["nz_kernel_ns"]), duration(row["nd_ns"]),
             duration(row["nz_ns"]), _percent(row), row["verdict"], _proof(row), duration(row["layer_ns"]),
-            row["serving"],
+            *([row["serving"]] if end_to_end else []),
         )
         for row in found
     ]  # fmt: skip
@@ -197,7 +201,8 @@ def _product(*parts: int | None) -> str | None:
 def _percent(row: Row) -> str:
     if row["nz_percent"] is None:
         return f"no percentage: {row['not_proved'] or row['verdict_reason']}"
-    return f"{row['nz_percent']:+.1f} % ({row['nz_percent_low']:+.1f} to {row['nz_percent_high']:+.1f})"
+    text = f"{row['nz_percent']:+.1f} % ({row['nz_percent_low']:+.1f} to {row['nz_percent_high']:+.1f})"
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _proof(row: Row) -> str:
