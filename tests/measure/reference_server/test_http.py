@@ -17,6 +17,9 @@ from typing import Any
 
 import pytest
 
+from tasks.analyse.phases import phase_costs
+from tasks.read.origin import Origin
+from tasks.read.stages import read_stages
 from tests.measure.reference_server.conftest import SERVER, Server
 
 Start = Callable[..., Server]
@@ -122,7 +125,7 @@ def test_a_client_that_leaves_frees_its_slots(server: Server) -> None:
     assert (info["running_requests"], info["kv_free_tokens"]) == (0, info["kv_capacity_tokens"])
 
 
-def test_stage_profiles_have_annotated_steps_whose_parts_do_not_overlap(
+def test_stage_profiles_have_annotated_steps_whose_parts_do_not_overlap_and_add_up(
     server: Server, tmp_path: Path
 ) -> None:
     steps, asked = 2, {"output_dir": str(tmp_path / "p"), "num_steps": 2, "profile_by_stage": True}
@@ -150,6 +153,12 @@ def test_stage_profiles_have_annotated_steps_whose_parts_do_not_overlap(
         names = Counter(event["name"] for event in events if event.get("cat") == "cpu_op")
         assert names["npu::npu_grouped_matmul"] == 2 * 3 * steps
         assert names["npu::npu_quant_matmul"] == 5 * 3 * steps
+    found = read_stages(tmp_path / "p", Origin("c", "r", "b", "b", "E", "w8a8_nz", "measured", 0))
+    costs = phase_costs(found.kernels, found.stage_steps).to_pylist()
+    for phase in ("prefill", "decode"):
+        own = [row for row in costs if row["phase"] == phase]
+        assert {row["steps"] for row in own} == {steps} and {row["category"] for row in own} > categories
+        assert sum(row["exposed_ns"] for row in own) == own[0]["step_ns"]
 
 
 def test_a_profile_that_is_stopped_has_the_steps_that_were_made(server: Server, tmp_path: Path) -> None:
