@@ -1,59 +1,93 @@
-"""For a real NPU only: a captured QuantMatmul replays to the same result, and how long eager and replay take.
+"""For a real NPU only: graph replay as the agent does it. The software NPU has no graphs: no test runs this.
 
-The software NPU has no graphs, so no test runs this. ``python check_npugraph_on_device.py`` on a host with
-CANN prints one line a row count and fails where a replay differs from the eager call. The agent itself
-measures launch mode eager only.
+``python check_npugraph_on_device.py`` on a host with CANN captures a quantised linear by the agent's own code
+for every bucket, replays it with fewer rows than the bucket holds, and prints a line a row count: whether
+the rows asked for equal those of an eager call without padding, and what eager call and replay take. Then
+it prints the kernels that the profiler sees of replays: the agent counts and names points by them, so their
+number, types, shapes and formats must be those of the calls. Exit code 1 where a replay differs or a kernel
+is missing.
 """
 
 from __future__ import annotations
 
+import csv
+import os
 import sys
-from collections.abc import Callable
+import tempfile
+from pathlib import Path
+from typing import Any
 
-import torch
-import torch_npu  # noqa: F401 - registers the device
-
-K, N, ROUNDS = 4096, 1024, 200
-NZ = 29
+PROGRAM = Path(__file__).parents[2] / "tasks/measure/program"
+K, N, ROUNDS, PROFILED = 4096, 1024, 200, 3
+BUCKETS = (8, 16, 64, 128)
+ASKED = (1, 8, 13, 64, 100)
+KERNELS = ("DynamicQuant", "QuantBatchMatmulV3")
 
 
 def main() -> int:
-    torch.npu.config.allow_internal_format = True
-    weight = torch.randint(-128, 128, (K, N), dtype=torch.int8).npu()
-    weight = torch.ops.npu.npu_format_cast(weight, NZ)
-    scale = torch.full((N,), 1 / K, dtype=torch.bfloat16).npu()
+    sys.path.insert(0, str(PROGRAM))
+    os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
+    from npu_backend import GraphsMissing, NpuBackend
+    from operations import quant_linear
+    from weights import WeightKey, load
+
+    backend = NpuBackend()
+    backend.open(1)
+    import torch
+
+    source = torch.randint(-128, 128, (K, N), dtype=torch.int8)
+    weight = load(source, WeightKey("int8", (K, N), "FRACTAL_NZ", False), backend.place)
+    scale = backend.place(torch.full((N,), 1 / K, dtype=torch.bfloat16))
     differing = 0
-    for m in (1, 16, 64, 128):
-        x = torch.randn(m, K).to(torch.bfloat16).npu()
+    for m in ASKED:
+        rows = next(bucket for bucket in BUCKETS if bucket >= m)
+        x = backend.place(torch.randn(rows, K).to(torch.bfloat16))
+        results: list[Any] = []
 
-        def call(x: torch.Tensor = x) -> torch.Tensor:
-            quantised, row_scale = torch.ops.npu.npu_dynamic_quant(x)
-            return torch.ops.npu.npu_quant_matmul(
-                quantised, weight, scale, pertoken_scale=row_scale.flatten(), output_dtype=torch.bfloat16
-            )
+        def call(x: Any = x, results: list[Any] = results) -> None:
+            results[:] = [quant_linear(x, weight, scale)]
 
-        expected = call()
-        torch.npu.synchronize()
-        graph = torch.npu.NPUGraph()
-        with torch.npu.graph(graph):
-            captured = call()
-        graph.replay()
-        torch.npu.synchronize()
-        same = torch.equal(captured.cpu(), expected.cpu())
+        try:
+            (replay,) = backend.captured([call])
+        except GraphsMissing as missing:
+            print(missing)
+            return 1
+        captured = results[0]
+        replay()
+        expected = quant_linear(x[:m].contiguous(), weight, scale)
+        backend.synchronise()
+        same = torch.equal(captured[:m].cpu(), expected.cpu())
         differing += not same
-        print(f"M {m}: same {same}, eager {_us(call):.1f} µs, replay {_us(graph.replay):.1f} µs")
-    return 1 if differing else 0
+        times = " ".join(
+            f"{name} {_us(backend, one):.1f} µs" for name, one in (("eager", call), ("replay", replay))
+        )
+        print(f"M {m} in {rows} rows: same {same}, {times}")
+    return 1 if differing or not _kernels_are_seen(backend, replay, weight) else 0
 
 
-def _us(call: Callable[[], object]) -> float:
+def _us(backend: Any, call: Any) -> float:
     """Microseconds a call by one event pair around many."""
-    start, end = torch.npu.Event(enable_timing=True), torch.npu.Event(enable_timing=True)
-    start.record()
-    for _ in range(ROUNDS):
-        call()
-    end.record()
-    torch.npu.synchronize()
-    return float(start.elapsed_time(end)) * 1000 / ROUNDS
+    return float(backend.run([call] * ROUNDS).interval_ns) / ROUNDS / 1000
+
+
+def _kernels_are_seen(backend: Any, replay: Any, weight: Any) -> bool:
+    """Print what the profiler says of replays; whether every one left each kernel once."""
+    from guard import Guard
+    from npu_profile import LEAD_IN_CALLS, profile_points
+    from operations import Prepared
+
+    def prepared(_point: Any) -> Any:
+        return Prepared([replay], "npu::npu_quant_matmul", {}, weight, None)
+
+    with tempfile.TemporaryDirectory() as folder:
+        profile_points([{}], prepared, PROFILED, Path(folder), Guard(os.getppid()), False)
+        (details,) = Path(folder).rglob("kernel_details.csv")
+        with details.open(encoding="utf-8", newline="") as stream:
+            found = list(csv.DictReader(stream))
+    for row in found:
+        print("kernel", *(row.get(name) for name in ("Name", "Type", "Input Shapes", "Input Formats")))
+    counts = [sum(row["Type"] == kernel for row in found) for kernel in KERNELS]
+    return all(PROFILED <= count <= PROFILED + LEAD_IN_CALLS for count in counts)
 
 
 if __name__ == "__main__":
