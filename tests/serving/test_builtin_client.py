@@ -1,4 +1,4 @@
-"""The built-in client against a server whose every delay is known: what it times, bounds, and says is wrong."""
+"""The built-in client against a server whose delays are known: what it times, bounds, says is wrong."""
 
 from __future__ import annotations
 
