@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -58,6 +59,21 @@ def test_a_slowdown_without_a_tiling_change_is_given_no_tiling_as_cause(report: 
     rows = [row for row in re.findall(r'<tr data-verdict="SLOWER">.*?</tr>', page) if "bf16" in row]
     assert len(rows) == 2
     assert all("no tiling change observed" in row and "tiling changed" not in row for row in rows)
+
+
+def test_every_tiling_of_a_run_stands_beside_its_prediction(report: Path) -> None:
+    home = report.parents[5]
+    run = min(path.name for path in (home / "reports").glob("01*"))
+    done = subprocess.run(
+        [str(TILEWATCH), "predict", "observed", run, "--json"],
+        env={**os.environ, "TILEWATCH_HOME": str(home), "TILEWATCH_LOCK_FOLDER": str(home / "locks")},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    seen = {(row["operator"], row["field"]): row for row in told["by_field"]}
+    assert seen[("DynamicQuant", "block_dim")]["agree"] == seen[("DynamicQuant", "block_dim")]["compared"] > 0
+    assert ("GroupedMatmul", "single_n") in seen and told["disagreements"] == []
 
 
 @pytest.mark.browser
