@@ -26,6 +26,7 @@ from tasks.publish.layer import layer_tables
 from tasks.publish.ledger_table import break_even_lines, ledger_rows
 from tasks.publish.over_builds import OverBuilds, over_builds
 from tasks.publish.predicted import predicted_charts, predicted_points
+from tasks.publish.refinement import refinement_commands
 from tasks.publish.verdict_table import verdict_table
 
 _ENVIRONMENT = jinja2.Environment(
@@ -65,6 +66,7 @@ def render_report(content: ReportContent) -> str:
         headline=headline(content),
         verdicts=verdict_table(content) if content.comparisons.num_rows else None,
         cliffs=[cliff for cliff in _sorted_cliffs(content) if cliff["class"] != "none"],
+        refinements=refinement_commands(content.cliffs, content.runs),
         silent=[cliff for cliff in _sorted_cliffs(content) if cliff["class"] == "none"],
         experiments=_experiments(curves, content),
         sections=[

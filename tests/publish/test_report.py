@@ -11,6 +11,7 @@ from plotly.offline import get_plotlyjs
 from data_contracts import from_rows
 from tasks.analyse.tables import AnalysisError
 from tasks.publish.content import ReportContent
+from tasks.publish.refinement import refinement_commands
 from tasks.publish.report import render_report
 
 
@@ -238,3 +239,17 @@ def test_evidence_is_never_mixed(cpu_sweep, two_simulated_builds):
     runs = pa.concat_tables([cpu_sweep["runs"], two_simulated_builds["runs"]])
     with pytest.raises(AnalysisError, match="measured and simulated"):
         ReportContent(**{**cpu_sweep, "runs": runs})
+
+
+def test_the_page_has_the_command_that_measures_what_cliffs_lack(full):
+    def cliff(before, after, measure_next):
+        run = full.runs.slice(0, 1).to_pylist()[0]
+        same = {name: run[name] for name in ("run_id", "experiment", "build")}
+        return {**same, "before": before, "after": after, "measure_next": measure_next, "class": "unrefined"}
+
+    asked = pa.Table.from_pylist([cliff(32, 64, [33, 48, 63]), cliff(64, 128, [65, 80]), cliff(8, 9, [])])
+    run = full.runs.slice(0, 1).to_pylist()[0]
+    assert refinement_commands(asked, full.runs) == [
+        f"tilewatch run {run['experiment']} --axis 32,33,48,63,64,65,80,128 "
+        f"--preset {run['preset']} --agent {run['agent']} --build {run['build']}"
+    ]
