@@ -13,7 +13,15 @@ import pyarrow as pa
 
 from data_contracts import from_rows
 from tasks.analyse.limits import ANALYSIS_VERSION, ServingLimits, limits_hash
-from tasks.analyse.serving_groups import KEYS, OVERRIDABLE, PLAN, ServingSide, load_words, serving_side
+from tasks.analyse.serving_groups import (
+    KEYS,
+    OVERRIDABLE,
+    PLAN,
+    ServingSide,
+    declared_weights,
+    load_words,
+    serving_side,
+)
 from tasks.analyse.serving_pairing import Group, Slot, launch_pairs, matching_loads, metric_rows
 from tasks.analyse.serving_values import ServingTables
 from tasks.analyse.serving_verdicts import ServingJudged, judge_serving
@@ -21,6 +29,7 @@ from tasks.analyse.tables import AnalysisError
 
 ACCEPTANCE_DIFFERS = "acceptance_differs"
 LAUNCHES_FAILED = "launches_failed"
+WEIGHTS_DIFFER = "weights"
 
 
 @dataclass(frozen=True)
@@ -218,6 +227,8 @@ def _flags(row: Mapping[str, Any], limits: ServingLimits) -> list[str]:
             flags.append(
                 f"{ACCEPTANCE_DIFFERS}: {_length(lengths[0])} -> {_length(lengths[1])}; judge step_ns"
             )
+    if len(groups) == 2 and (weights := declared_weights(*groups)):
+        flags.append(f"{WEIGHTS_DIFFER}: {weights}")
     if failed := sum(group["failed"] for group in groups):
         flags.append(f"{LAUNCHES_FAILED}: {failed}")
     return flags

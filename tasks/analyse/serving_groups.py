@@ -12,7 +12,8 @@ from tasks.sql import sql
 Key = tuple[str, str, str]
 """Experiment, arm, load_id."""
 
-KEYS = ("device", "device_class", "agent", "evidence", "method_hash", "server_kind", "model")
+MODEL = "model"
+KEYS = ("device", "device_class", "agent", "evidence", "method_hash", "server_kind", MODEL)
 """Columns of ``launches`` whose difference refuses a pair unless it is overridden; the load pairs rows."""
 
 LOAD = "load"
@@ -49,7 +50,6 @@ class ServingSide:
 
     groups: Mapping[Key, Mapping[str, Any]]
     values: Mapping[tuple[str, str, str, str], list[float]]
-    launch_values: Any
 
     def arm(self, experiment: str, arm: str) -> dict[str, Mapping[str, Any]]:
         """Groups of one arm by load."""
@@ -58,16 +58,26 @@ class ServingSide:
 
 def serving_side(tables: ServingTables) -> ServingSide:
     """Everything that the timing launches of ``tables`` bring to a comparison."""
-    present = [key for key in KEYS if key in tables.launches.column_names]
-    keys = ", ".join(f"string_agg(DISTINCT {k}, '|' ORDER BY {k}) AS {k}" for k in present)
+    keys = ", ".join(f"string_agg(DISTINCT {k}, '|' ORDER BY {k}) AS {k}" for k in KEYS)
     rows = sql(_GROUPS.format(keys=keys), {"launches": tables.launches}, [TIMING]).to_pylist()
-    values = launch_values(tables)
-    lists = sql(_LISTS, {"launch_values": values}).to_pylist()
+    lists = sql(_LISTS, {"launch_values": launch_values(tables)}).to_pylist()
     return ServingSide(
         {(r["experiment"], r["arm"], r["load_id"]): r for r in rows},
         {(r["experiment"], r["arm"], r["load_id"], r["metric"]): r["values"] for r in lists},
-        values,
     )
+
+
+def declared_weights(left: Mapping[str, Any], right: Mapping[str, Any]) -> str | None:
+    """``a -> b`` where two arms of one plan name different models: the weights that the plan gives each.
+
+    A shape (JSON) is no name: where that differs, another model was served.
+    """
+    names = left["model"], right["model"]
+    if left["plan_hash"] != right["plan_hash"] or left["arm"] == right["arm"] or names[0] == names[1]:
+        return None
+    if any(name is None or name.startswith("{") for name in names):
+        return None
+    return f"{names[0]} -> {names[1]}"
 
 
 def load_words(group: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks.analyse.serving_groups import LOAD, ServingSide, load_words
+from tasks.analyse.serving_groups import LOAD, MODEL, ServingSide, declared_weights, load_words
 from tasks.analyse.serving_values import METRICS
 from tasks.analyse.serving_verdicts import LaunchPairs
 
@@ -75,9 +75,9 @@ def _differences(groups: Sequence[Group | None], loads: Loads, keys: Sequence[st
     if left is None or right is None:
         return []
     found = [
-        (key, f"{key}: {left.get(key)} -> {right.get(key)}")
+        (key, f"{key}: {left[key]} -> {right[key]}")
         for key in keys
-        if left.get(key) != right.get(key)
+        if left[key] != right[key] and not (key == MODEL and declared_weights(left, right))
     ]
     if loads[0] != loads[1]:
         found.append((LOAD, f"load: {load_words(left)} -> {load_words(right)}"))

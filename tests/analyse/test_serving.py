@@ -101,6 +101,14 @@ def test_a_forbidden_difference_refuses_the_pair_and_is_named(field: str, value:
     assert (row["verdict"], row["refused"], row["ratio"]) == ("UNDECIDED", named, None)
 
 
+def test_weights_that_the_plan_gives_an_arm_are_flagged_but_another_shape_is_another_model() -> None:
+    named = {"nz": {"model": "/models/w8a8"}, "nd": {"model": "/models/bf16"}}
+    row = arms(STEADY, FASTER, **named)["tpot_ns"]
+    assert row["verdict"] == "FASTER" and row["flags"] == ["weights: /models/w8a8 -> /models/bf16"]
+    shaped = {"nz": {"model": '{"layers": 3}'}, "nd": {"model": '{"layers": 4}'}}
+    assert arms(STEADY, FASTER, **shaped)["tpot_ns"]["refused"].startswith('model: {"layers": 3} -> ')
+
+
 def test_different_loads_are_refused_in_words_unless_overridden() -> None:
     other = {"nd": {"load_id": "load-128-16", "input_tokens": 128}}
     row = arms(STEADY, FASTER, **other)["tpot_ns"]
