@@ -40,7 +40,7 @@ INTERRUPTED = 130
 MEANINGS = {
     OK: "done; a sweep whose A/A control failed is stored, flagged and warned about",
     FAILED: "the work itself failed: a process did not measure, a check disagreed, nothing was found",
-    USAGE: "the request is wrong: unknown verb, option, experiment, column or setting, or not built yet",
+    USAGE: "the request is wrong: unknown verb, option, experiment, column or setting",
     ENVIRONMENT: "the surroundings are wrong: store unreachable, credentials refused, disk full, no torch",
     INTERRUPTED: "stopped by ctrl-C; what was measured is kept and the run can be resumed",
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.plan.plan import PlanError
+from tasks.plan.run_document import RunDocument, read_run_document
 from tasks.plan.serving import load_serving_experiments
 from tasks.plan.serving_plan import Client, ServingPlan, ServingRequest, make_serving_plan
 
@@ -60,3 +61,15 @@ def test_what_cannot_be_planned_says_what_can() -> None:
         _plan(replace(QUICK, arm="fp8"))
     with pytest.raises(PlanError, match="servers.sglang.variables.draft_model is not set"):
         _plan(ServingRequest("reference_ci", "npu", seed=1))
+
+
+def test_a_plan_survives_the_json_of_its_run() -> None:
+    plan = _plan(replace(QUICK, preset="smoke"))
+    document = RunDocument(
+        run_id="01RUN", started_ns=1, command="tilewatch run E", agent="cpu", evidence="measured",
+        preset="smoke", seed=3, build="here", build_id="0", components={}, host="h", device="d",
+        device_class="c", method={"method_version": 1}, method_hash="m", plans={}, serving={"E": plan},
+    )  # fmt: skip
+    read = read_run_document(document.to_json())
+    assert read == document and read.experiments == ("E",)
+    assert read.serving["E"].order == ("w8a8_nz", "w8a8_nd", "bf16"), "the file's order, not the alphabet's"
