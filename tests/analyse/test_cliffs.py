@@ -13,7 +13,9 @@ import pytest
 from tasks.analyse.cliffs import find_cliffs
 from tasks.analyse.curves import Curves, curves, grouped_median
 from tasks.analyse.explain import cliff_table
+from tasks.analyse.limits import CliffLimits
 from tasks.analyse.refine import measure_next, open_gaps
+from tasks.analyse.steps import steps
 from tasks.analyse.tables import AnalysisError
 
 FILES = {
@@ -143,6 +145,30 @@ def test_two_points_at_one_axis_value_are_an_error_that_names_the_curve(make_run
     tables = make_run(np.full((3, 5), 20_000.0), axis_values=[8, 16, 32], point={"axis_value": [8, 16, 16]})
     with pytest.raises(AnalysisError, match="quant_matmul wq_a K4096 N1024 .* two points at m=16"):
         curves(tables)
+
+
+def test_the_trend_of_a_step_is_the_slow_weighted_median_of_its_neighbours() -> None:
+    draw, limits = np.random.default_rng(7), CliffLimits()
+    axis = np.cumsum(draw.integers(1, 9, 30))
+    values = 20_000 * np.exp(draw.normal(0, 0.02, 30)) + 50 * axis
+    found = steps(_flat(axis, values, np.zeros(30, dtype=np.int64)))
+    width, slope = np.diff(axis).astype(float), np.diff(values) / np.diff(axis)
+
+    def side(at: int, direction: int) -> float:
+        taken: list[int] = []
+        for count in range(1, limits.most_neighbours + 1):
+            there = at + direction * count
+            if 0 <= there < 29 and (count <= limits.neighbours or width[taken].sum() < width[at]):
+                taken.append(there)
+        taken.sort(key=lambda i: slope[i])
+        reached = np.cumsum(width[taken])
+        return float(slope[taken][np.flatnonzero(reached >= reached[-1] / 2)[0]])
+
+    for at in range(1, 28):
+        low, high = sorted([side(at, -1), side(at, 1)])
+        trend = min(max(slope[at], low), high)
+        expected = max(1 + trend * width[at] / values[at], 0.5)
+        assert found.trend_ratio[at] == pytest.approx(expected)
 
 
 def test_grouped_median_is_numpy_median_per_group() -> None:

@@ -16,11 +16,11 @@ from scipy import stats
 from data_contracts import schema
 from tasks.analyse.change_points import best_splits, change_points, split_p_values
 from tasks.analyse.fence import fence
-from tasks.analyse.limits import ChangePointLimits, SeriesLimits
+from tasks.analyse.limits import ChangePointLimits, SeriesLimits, TScanLimits
 from tasks.analyse.point_history import point_history
 from tasks.analyse.series import series_table
-from tasks.analyse.spread import between_lease_spread, moderated
-from tasks.analyse.t_scan import t_changes
+from tasks.analyse.spread import between_lease_spread, history_spread, moderated
+from tasks.analyse.t_scan import t_changes, t_scores
 from tasks.analyse.tables import AnalysisError
 
 
@@ -94,6 +94,38 @@ def test_best_split_is_the_slow_q_of_the_paper() -> None:
     for row, at, p in zip(rows, split, split_p_values(rows, split), strict=True):
         sides = [(s.mean(), s.std(), len(s)) for s in (row[:at], row[at:])]
         assert p == pytest.approx(stats.ttest_ind_from_stats(*sides[0], *sides[1]).pvalue)
+
+
+def test_the_t_scan_is_the_slow_scan_one_position_at_a_time() -> None:
+    limits = TScanLimits()
+
+    def side(values: Any) -> tuple[float, float, int]:
+        weights = np.arange(len(values), 0, -1)
+        mean = float(np.average(values, weights=weights))
+        return mean, sum((values - mean) ** 2) / (len(values) - 1) if len(values) > 1 else 0.0, len(values)
+
+    values = noisy(70, 9) * np.where(np.arange(70) >= 40, 1.02, 1.0)
+    (found,), _ = t_scores([values], limits)
+    since = 0
+    for at in range(1, 70):
+        reach = min(max(since, limits.min_back), limits.max_back)
+        back, fore = side(values[max(0, at - reach) : at][::-1]), side(values[at : at + limits.fore])
+        variance = back[1] / back[2] + fore[1] / fore[2]
+        slow = abs(fore[0] - back[0]) / np.sqrt(variance) if variance else np.inf
+        assert found[at] == pytest.approx(slow)
+        since = 0 if slow > limits.threshold else since + 1
+
+
+def test_the_spread_of_a_history_is_numpy_over_the_runs_of_one_build() -> None:
+    logs = np.random.default_rng(3).normal(0, 0.01, 7)
+    rows = history(20_000 * np.exp(logs))
+    place = rows.schema.get_field_index("build_id")
+    same = rows.set_column(place, "build_id", pa.array(["a"] * 4 + ["b"] * 3))
+    (row,) = history_spread(same).to_pylist()
+    squares = [3 * np.var(logs[:4], ddof=1), 2 * np.var(logs[4:], ddof=1)]
+    assert row["spread_log"] == pytest.approx(np.sqrt(sum(squares) / 5))
+    assert row["leases"] == 6
+    assert history_spread(rows).num_rows == 0
 
 
 def test_the_fence_is_the_slow_quartile_rule() -> None:
