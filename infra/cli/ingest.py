@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 import orjson
@@ -62,7 +63,9 @@ def _show(report: IngestReport, dry_run: bool) -> None:
     for files in report.captures:
         state = "not stored (dry run)" if dry_run else "stored" if files.created else "was there already"
         out.print(f"capture {files.capture.capture_id}, build {files.capture.build}: {state}")
-        show_rows(("file", "rows", "refused", "why, or note"), list(_account(files)))
+        folder = _common_folder([file.file for file in files.account])
+        title = f"Files below {folder}" if folder else ""
+        show_rows(("file", "rows", "refused", "why, or note"), list(_account(files, folder)), title=title)
         if files.refused_by_validation:
             out.print(f"{files.refused_by_validation} rows were refused by validation")
         if files.checks.num_rows:
@@ -74,11 +77,18 @@ def _show(report: IngestReport, dry_run: bool) -> None:
         show_rows(("not taken", "why"), [(s.name, s.reason) for s in report.skipped])
 
 
-def _account(files: IngestedFiles) -> Iterator[tuple[str, str, str, str]]:
+def _common_folder(names: list[str]) -> str:
+    """The folder that all files are in, ending with a slash: said once, it leaves the names their width."""
+    common = os.path.commonpath([PurePosixPath(name).parent for name in names]) if names else ""
+    return f"{common}/" if common not in ("", ".") else ""
+
+
+def _account(files: IngestedFiles, folder: str) -> Iterator[tuple[str, str, str, str]]:
     for file in files.account:
         rows = ", ".join(f"{n} {table}" for table, n in file.rows.items()) or "–"
         why = ", ".join(f"{n} × {rule}" for rule, n in file.reasons.items()) or file.note or ""
-        yield file.file, rows, str(file.quarantined), why
+        # Without a common folder there is nothing to shorten.
+        yield file.file.removeprefix(folder), rows, str(file.quarantined), why.replace(folder or "\n", "")
 
 
 def _plain(report: IngestReport) -> list[dict[str, object]]:

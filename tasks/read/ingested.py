@@ -132,7 +132,7 @@ def _account(name: str, table: str | None, result: ReadResult) -> FileAccount:
     reasons = Counter(result.quarantine["rule"].to_pylist())
     note = result.facts.get("not_read")
     if note is None and (same := result.facts.get("same_kernels_as")):
-        note = f"the same kernels as {', '.join(same)}"
+        note = "the same kernels as " + ", ".join(f"profiler/{file}" for file in same)
     rows = {table: result.table.num_rows} if table else {}
     return FileAccount(name, rows, result.quarantine.num_rows, dict(reasons), note)
 

@@ -19,7 +19,7 @@ KERNELS = (
     "Output Data Types,Output Formats\n"
 )
 GOOD = (
-    '1,0,aclnnQuantMatmulWeightNz_QuantBatchMatmulV3_QuantBatchMatmulV3,QuantBatchMatmulV3,MIX_AIC,'
+    "1,0,aclnnQuantMatmulWeightNz_QuantBatchMatmulV3_QuantBatchMatmulV3,QuantBatchMatmulV3,MIX_AIC,"
     '"1717575960208042.710\t",12.340,0.000,16,32,NO,"""16,4096;32,256,16,32""",INT8;INT8,ND;FRACTAL_NZ,'
     '"""16,1024""",DT_BF16,ND\n'
 )
@@ -78,6 +78,9 @@ def test_the_same_bytes_again_are_a_no_op_even_from_an_archive(
 def test_a_dry_run_accounts_for_everything_and_stores_nothing(user: User, profile: Path) -> None:
     done = user.run("ingest", str(profile), "--dry-run")
     assert "not stored (dry run)" in done.stdout and "holiday.txt" in done.stdout
+    assert "Files below profiler/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT/" in done.stdout
+    (kernels,) = [line for line in done.stdout.splitlines() if "kernel_details.csv" in line]
+    assert "1 kernels" in kernels and "1 × row_structure" in kernels
     with open_archive(Settings(home=Path(user.environment["TILEWATCH_HOME"]))) as archive:
         assert list(archive.objects.list("raw/")) == []
 
