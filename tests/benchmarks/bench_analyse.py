@@ -57,14 +57,17 @@ def compare(folder: Path, points: int) -> None:
     for row in range(LOOPED):
         stats.ttest_ind(logs[0, row], logs[1, row], equal_var=False)
     loop = (time.perf_counter() - start) / LOOPED * 1e6
-    start = time.perf_counter()
+    start, spent = time.perf_counter(), time.process_time()
     table = compare_builds(base, candidate, baseline="a", candidate_name="b")
-    seconds = time.perf_counter() - start
+    seconds, spent = time.perf_counter() - start, time.process_time() - spent
     assert table.num_rows == points
     each = seconds / points * 1e6
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rows = base.samples.num_rows * 2
-    print(f"{points:8d} {rows:9d} {seconds:8.2f} {each:9.1f} {loop:14.1f} {loop / each:6.1f} {peak:8.0f}")
+    print(
+        f"{points:8d} {rows:9d} {seconds:8.2f} {spent:6.2f} {each:9.1f} {loop:14.1f} {loop / each:6.1f}"
+        f" {peak:8.0f}"
+    )
 
 
 def main() -> None:
@@ -73,7 +76,10 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=1)
     chosen = parser.parse_args()
     context = multiprocessing.get_context("spawn")
-    print(f"{'points':>8} {'samples':>9} {'seconds':>8} {'µs/point':>9} {'loop µs/point':>14} ratio  peak MB")
+    print(
+        f"{'points':>8} {'samples':>9} {'seconds':>8} {'CPU s':>6} {'µs/point':>9} {'loop µs/point':>14} ratio"
+        "  peak MB"
+    )
     for points in chosen.points:
         with tempfile.TemporaryDirectory() as name:
             for step in ((build, Path(name), points, chosen.samples), (compare, Path(name), points)):

@@ -51,13 +51,14 @@ def main() -> None:
     parser.add_argument("--points", type=int, nargs="+", default=[100, 1_000])
     chosen = parser.parse_args()
     print(
-        f"{'builds':>6} {'points':>6} {'seconds':>8} {'ms/point':>9} {'alone ms/point':>15}  steps  peak MB"
+        f"{'builds':>6} {'points':>6} {'seconds':>8} {'CPU s':>6} {'ms/point':>9} {'alone ms/point':>15}  steps"
+        "  peak MB"
     )
     for points in chosen.points:
         rows = history(chosen.builds, points)
-        start = time.perf_counter()
+        start, spent = time.perf_counter(), time.process_time()
         table = series_table(rows)
-        seconds = time.perf_counter() - start
+        seconds, spent = time.perf_counter() - start, time.process_time() - spent
         values = rows["value_ns"].to_numpy().reshape(points, chosen.builds)[:LOOPED]
         start = time.perf_counter()
         for one in values:
@@ -68,7 +69,8 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         each = seconds / points * 1e3
         print(
-            f"{chosen.builds:6d} {points:6d} {seconds:8.2f} {each:9.2f} {alone:15.2f} {steps:6d} {peak:8.0f}"
+            f"{chosen.builds:6d} {points:6d} {seconds:8.2f} {spent:6.2f} {each:9.2f} {alone:15.2f} {steps:6d}"
+            f" {peak:8.0f}"
         )
 
 
