@@ -77,8 +77,8 @@ def main() -> None:
     chosen = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     print(
-        f"{'points':>8} {'samples':>9} {'seconds':>8} {'CPU s':>6} {'µs/point':>9} {'loop µs/point':>14} ratio"
-        "  peak MB"
+        f"{'points':>8} {'samples':>9} {'seconds':>8} {'CPU s':>6} {'µs/point':>9} {'loop µs/point':>14}"
+        f" {'ratio':>6} {'peak MB':>8}"
     )
     for points in chosen.points:
         with tempfile.TemporaryDirectory() as name:

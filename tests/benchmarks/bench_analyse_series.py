@@ -51,8 +51,8 @@ def main() -> None:
     parser.add_argument("--points", type=int, nargs="+", default=[100, 1_000])
     chosen = parser.parse_args()
     print(
-        f"{'builds':>6} {'points':>6} {'seconds':>8} {'CPU s':>6} {'ms/point':>9} {'alone ms/point':>15}  steps"
-        "  peak MB"
+        f"{'builds':>6} {'points':>6} {'seconds':>8} {'CPU s':>6} {'ms/point':>9} {'alone ms/point':>15}"
+        f" {'steps':>6} {'peak MB':>8}"
     )
     for points in chosen.points:
         rows = history(chosen.builds, points)
