@@ -31,7 +31,8 @@ TOLERANCES = {
     "mean_ttft_ms": 0.15, "mean_tpot_ms": 0.10, "mean_itl_ms": 0.10, "mean_e2e_latency_ms": 0.10,
     "output_throughput": 0.10, "request_throughput": 0.10,
 }  # fmt: skip
-"""Largest relative difference of the medians over the rounds. TTFT is one step, so it scatters most."""
+"""Largest relative difference of the medians over the rounds. A few ms decide whether a request is taken into
+the server's next step or the one after it, so TTFT may also differ by one step, the mean ITL."""
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,8 @@ def test_both_clients_agree_on_the_same_server(sglang: Client, facts: LaunchFact
         mine, other = (statistics.median(r[metric] for r in results) for results in (own, theirs))
         difference = mine / other - 1
         print(f"{metric:22} {mine:10.3f} {other:10.3f} {difference:+10.1%} {tolerance:10.0%}")
-        if abs(difference) > tolerance:
+        a_step = metric == "mean_ttft_ms" and abs(mine - other) <= theirs[0]["mean_itl_ms"]
+        if abs(difference) > tolerance and not a_step:
             wrong.append(metric)
     shares = [r["client_cpu_share"] for r in own]
     print(f"the built-in client used {statistics.median(shares):.1%} of a core")
