@@ -22,8 +22,9 @@ from infra.pipeline.names import NothingToCompareError
 from infra.pipeline.report import SweepReport
 from infra.settings import load_settings
 from tasks.predict.environment import cann_version, platform
+from tasks.predict.errors import OutOfScope
 from tasks.predict.experiments import axis_list, curves
-from tasks.predict.upgrades import Change, changes, worst_first
+from tasks.predict.upgrades import Change, upgrade_changes
 
 SHOWN_CHANGES = 200
 
@@ -109,27 +110,24 @@ def in_one_lease(baseline: str, found: PresentBuild, done: Measured, agent: str)
 def predicted_changes(request: UpgradeRequest) -> list[Change]:
     """Tiling fields that the upgrade changes at the swept points, worst first; also left as an artifact.
 
-    Empty without both CANN versions: what runs is then no CANN, or is not known. Raises PredictError for a
-    version that there are no rules of.
+    Empty without both CANN versions: what runs is then no CANN, or is not known. The artifact says which
+    operators have no rules on this SoC. Raises PredictError for a version that there are no rules of.
     """
     if not (request.old_cann and request.new_cann):
         return []
     before, after = cann_version(request.old_cann), cann_version(request.new_cann)
     known = experiments(load_settings())
-    found = [
-        change
-        for letter in request.sweep.experiments
-        for curve in curves(known[letter])
-        for change in changes(
-            curve.call, curve.axis, axis_list(known[letter]), platform(request.sweep.soc), before, after,
-            curve.linear,
-        )
-    ]  # fmt: skip
-    worst = list(dict.fromkeys(worst_first(found)))
+    specs = [known[letter] for letter in request.sweep.experiments]
+    swept = ((curve, axis_list(spec)) for spec in specs for curve in curves(spec))
+    try:
+        worst, left_out = upgrade_changes(swept, platform(request.sweep.soc), before, after)
+    except OutOfScope as error:
+        worst, left_out = [], [str(error)]
+    said = [f"predicted for CANN {request.old_cann} → {request.new_cann}: {len(worst)} changes", *left_out]
     create_table_artifact(
         [asdict(change) for change in worst[:SHOWN_CHANGES]],
         key="cann-upgrade-predictions",
-        description=f"predicted for CANN {request.old_cann} → {request.new_cann}: {len(worst)} changes",
+        description="; left out: ".join(said),
     )
     return worst
 

@@ -10,16 +10,14 @@ from typing import Annotated
 
 import typer
 
-import flows
 from infra.archive import open_archive
 from infra.cli.exits import FAILED, USAGE, told
 from infra.cli.operating_points import operating_points_of
-from infra.cli.output import complain, out, show_rows, show_table
-from infra.cli.predict_arguments import columns_of, format_of, span_of, values_of
+from infra.cli.output import complain, out, show_rows, show_table, warn
+from infra.cli.predict_arguments import columns_of, experiments_of, format_of, span_of, values_of
 from infra.cli.predict_output import print_json, print_rows, show_intervals
 from infra.errors import TilewatchError
 from infra.settings import load_settings
-from tasks.plan.experiment import Experiment, ExperimentError, load_experiments
 from tasks.predict.boundaries import intervals
 from tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, QuantMatmulCall
 from tasks.predict.environment import Platform, cann_version, platform
@@ -28,7 +26,7 @@ from tasks.predict.experiments import axis_list, curves
 from tasks.predict.golden_check import check_files
 from tasks.predict.golden_report import report_rows
 from tasks.predict.integers import ints
-from tasks.predict.upgrades import Change, changes, worst_first
+from tasks.predict.upgrades import Change, upgrade_changes
 
 DEFAULT_SOC = "Ascend910_9391"
 DEFAULT_CANN = "9.1.0"
@@ -205,17 +203,18 @@ def diff(
     """
     with _told():
         before, after, chip = cann_version(cann), cann_version(to), _platform(soc, cube_cores)
-        found = []
-        for spec in _experiments(experiment):
-            values = ints(values_of("m", m)) if m else axis_list(spec)
-            for curve in curves(spec):
-                found += changes(curve.call, curve.axis, values, chip, before, after, curve.linear)
-        rows = [asdict(change) for change in dict.fromkeys(worst_first(found))]
+        specs = experiments_of(experiment)
+        values = [ints(values_of("m", m)) if m else axis_list(spec) for spec in specs]
+        swept = ((curve, own) for spec, own in zip(specs, values, strict=True) for curve in curves(spec))
+        found, left_out = upgrade_changes(swept, chip, before, after)
+        rows = [asdict(change) for change in found]
         title = f"CANN {cann} → {to} on {soc}: {len(rows)} changes"
         if rows or as_json or as_csv:
             print_rows(rows, [f.name for f in fields(Change)], title, as_json, as_csv)
         else:
             out.print(f"{title}: every predicted tiling stays as it is", markup=False)
+        for reason in left_out:
+            warn(f"left out: {reason}")
 
 
 @app.command("check")
@@ -289,11 +288,3 @@ def _told() -> Iterator[None]:
 def _platform(soc: str, cube_cores: int | None) -> Platform:
     chip = platform(soc)
     return chip if cube_cores is None else chip.limited(cube_cores)
-
-
-def _experiments(letters: list[str] | None) -> list[Experiment]:
-    known = load_experiments(Path(flows.__file__).parent / "experiments")
-    wanted = [letter.upper() for letter in letters or known]
-    if missing := [letter for letter in wanted if letter not in known]:
-        raise ExperimentError(f"no operator experiment {', '.join(missing)}; known: {', '.join(known)}")
-    return [known[letter] for letter in wanted]

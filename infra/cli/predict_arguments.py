@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import flows
+from tasks.plan.experiment import Experiment, ExperimentError, load_experiments
 from tasks.predict.calls import ND, NZ
 from tasks.predict.errors import PredictError
 from tasks.predict.shapes import weight_columns
@@ -51,3 +55,12 @@ def values_of(name: str, text: str) -> list[int]:
     """Values of ``1,16,64``, and of ranges in it such as ``1:256``. Raises PredictError as span_of does."""
     spans = [span_of(name, part) for part in text.split(",")]
     return [value for first, last in spans for value in range(first, last + 1)]
+
+
+def experiments_of(letters: list[str] | None) -> list[Experiment]:
+    """The operator experiments that ship here, or those of ``letters``; ExperimentError lists the known."""
+    known = load_experiments(Path(flows.__file__).parent / "experiments")
+    wanted = [letter.upper() for letter in letters or known]
+    if missing := [letter for letter in wanted if letter not in known]:
+        raise ExperimentError(f"no operator experiment {', '.join(missing)}; known: {', '.join(known)}")
+    return [known[letter] for letter in wanted]

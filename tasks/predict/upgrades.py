@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from tasks.predict.calls import OperatorCall, points
 from tasks.predict.environment import CannVersion, Platform
+from tasks.predict.errors import OutOfScope
+from tasks.predict.experiments import Curve
 from tasks.predict.integers import IntArray
 from tasks.predict.predict import op_type, predict_axis
 from tasks.predict.records import record
@@ -75,3 +77,24 @@ def changes(
 def worst_first(found: Iterable[Change]) -> list[Change]:
     """Changes by severity, then by operator and shape."""
     return sorted(found, key=lambda c: (c.severity, c.operator, c.k, c.n or 0, c.weight_format or "", c.m))
+
+
+def upgrade_changes(
+    swept: Iterable[tuple[Curve, IntArray]], platform: Platform, before: CannVersion, after: CannVersion
+) -> tuple[list[Change], list[str]]:
+    """Changes on every curve at its axis values, worst first and each once; and why curves were left out.
+
+    Raises OutOfScope where no curve at all has rules on ``platform``, PredictError as predict_axis does.
+    """
+    found: list[Change] = []
+    left_out: list[OutOfScope] = []
+    covered = 0
+    for curve, values in swept:
+        try:
+            found += changes(curve.call, curve.axis, values, platform, before, after, curve.linear)
+            covered += 1
+        except OutOfScope as error:
+            left_out.append(error)
+    if left_out and not covered:
+        raise left_out[0]
+    return list(dict.fromkeys(worst_first(found))), list(dict.fromkeys(map(str, left_out)))

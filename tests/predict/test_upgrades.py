@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from tasks.predict.calls import DynamicQuantCall, QuantMatmulCall
+from tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, QuantMatmulCall
 from tasks.predict.environment import cann_version, platform
-from tasks.predict.upgrades import changes, worst_first
+from tasks.predict.errors import OutOfScope
+from tasks.predict.experiments import Curve
+from tasks.predict.upgrades import changes, upgrade_changes, worst_first
 
 C910 = platform("Ascend910_9391")
 V8, V90, V91 = (cann_version(name) for name in ("8.5.0", "9.0.0", "9.1.0"))
@@ -41,3 +44,14 @@ def test_the_worst_comes_first_cores_lost_then_keys_then_blocks() -> None:
 def test_against_an_unknown_tiling_only_the_branch_is_said_to_change() -> None:
     found = changes(QuantMatmulCall(1, 4096, 1024), "m", np.array([16]), C910.limited(22), V90, V91)
     assert [(c.field, c.before, c.after) for c in found] == [("branch", "tbe_optimised", "basic")]
+
+
+def test_operators_without_rules_on_a_platform_are_left_out_and_named() -> None:
+    quant = Curve("A", "standalone", "wq_a", DynamicQuantCall(1, 4096), "m")
+    grouped = Curve("D", "int8", "w13", GroupedMatmulCall(9216, 4096, 4096, 16, m_e=1), "m_e")
+    rows, a950 = np.array([8, 16]), platform("Ascend950DT_9581")
+    found, left_out = upgrade_changes([(quant, rows), (grouped, rows), (grouped, rows)], a950, V8, V91)
+    assert {(c.field, c.before, c.after) for c in found} == {("tiling_key", "33", "65")}
+    assert left_out == ["soc: grouped_matmul is not restated for NpuArch 3510 (Ascend950DT_9581)"]
+    with pytest.raises(OutOfScope, match="grouped_matmul"):
+        upgrade_changes([(grouped, rows)], a950, V8, V91)
