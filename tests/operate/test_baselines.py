@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from infra.objects import Endpoint, ObjectStore
 from infra.pipeline.baselines import approvals, armed
 from infra.pipeline.names import NothingToCompareError
 from infra.tables import TableStore
-from tests.flows.conftest import Home
 
 ROW = {
     "experiment": "A", "arm": "standalone", "point_id": "0" * 16, "metric": "duration_ns", "build_id": "b",
@@ -51,22 +49,3 @@ def test_a_device_class_without_an_approval_is_not_armed(archive: Archive) -> No
     archive.tables.write("baselines", approval("new@2", "new", "910C", 2_000))
     with pytest.raises(NothingToCompareError, match="no baseline is armed for 950, agent cpu"):
         armed(archive, "950", "cpu")
-
-
-def test_an_approved_build_is_what_baseline_stands_for(measured: Home) -> None:
-    said = measured.run("baseline", "approve", "base", "--reason", "the first one", "--by", "a tester")
-    assert "armed for" in said and "base@" in said
-    listed = json.loads(measured.run("baseline", "list", "--json"))
-    assert (listed[0]["build"], listed[0]["approved_by"], listed[0]["reason"], listed[0]["armed"]) == (
-        "base", "a tester", "the first one", True
-    )  # fmt: skip
-    assert listed[0]["points"] == 3 and listed[0]["experiments"] == ["A"]
-    measured.run("compare", "@baseline", "base", code=1)
-    assert "stand for the same run" in measured.stderr
-
-
-def test_an_approval_without_a_reason_or_of_an_unknown_build_is_refused(measured: Home) -> None:
-    measured.run("baseline", "approve", "base", "--reason", " ", code=1)
-    assert "a baseline needs a reason" in measured.stderr
-    measured.run("baseline", "approve", "nosuch", "--reason", "x", code=1)
-    assert "is no archived run and no build" in measured.stderr

@@ -1,0 +1,136 @@
+"""A team's set-up on one machine: what `infra/systemd/` says, with PostgreSQL and an external S3 endpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.objects import Endpoint
+from infra.services.ports import free_ports
+from infra.services.short_server import healthy
+from tests.conftest import REPOSITORY
+
+UNITS = REPOSITORY / "infra" / "systemd"
+INSTALLED, HERE = "/srv/tilewatch/.venv/bin", str(Path(sys.executable).parent)
+"""Where the units look for the programs, and where this interpreter has them."""
+POSTGRESQL = shutil.which("initdb") or next(
+    (str(p) for p in sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))), None
+)
+
+
+@dataclass(frozen=True)
+class Team:
+    """A running server; ``environment`` is that of its agents and users, ``secrets`` must appear nowhere."""
+
+    api_url: str
+    environment: dict[str, str]
+    secrets: tuple[str, ...]
+    database: str
+
+    @property
+    def auth(self) -> tuple[str, str]:
+        """Login of the API."""
+        user, _, password = self.environment["PREFECT_API_AUTH_STRING"].partition(":")
+        return user, password
+
+
+def settings_of(path: Path) -> dict[str, str]:
+    """An environment file of systemd."""
+    lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+    return dict(line.split("=", 1) for line in lines)
+
+
+def command_of(unit: str) -> list[str]:
+    """What the unit starts, with this interpreter's programs."""
+    found = re.search(r"^ExecStart=(.+)$", (UNITS / unit).read_text(), re.MULTILINE)
+    assert found
+    return found[1].replace(INSTALLED, HERE).split()
+
+
+@contextlib.contextmanager
+def postgresql(password: str) -> Iterator[str]:
+    """Address of an empty database on a free port; PostgreSQL refuses root, so another user runs it."""
+    assert POSTGRESQL
+    binaries = Path(POSTGRESQL).parent
+    as_user = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
+    (port,) = free_ports(1)
+    with tempfile.TemporaryDirectory(prefix="tilewatch-postgresql-") as folder:
+        secret, data = Path(folder, "password"), Path(folder, "data")
+        secret.write_text(password)
+        if as_user:
+            for path in (Path(folder), secret):
+                shutil.chown(path, "postgres")
+        made = ["-U", "tilewatch", "--auth=scram-sha-256", f"--pwfile={secret}", "-D", str(data), "--no-sync"]
+        subprocess.run([*as_user, POSTGRESQL, *made], check=True, capture_output=True, cwd="/")
+        options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+        control = [*as_user, str(binaries / "pg_ctl"), "-D", str(data), "-w"]
+        log = str(Path(folder, "log"))
+        subprocess.run(
+            [*control, "-l", log, "-o", options, "start"], check=True, stdout=subprocess.DEVNULL, cwd="/"
+        )
+        try:
+            yield f"postgresql+asyncpg://tilewatch:{password}@127.0.0.1:{port}/postgres"
+        finally:
+            subprocess.run([*control, "-m", "immediate", "stop"], check=True, capture_output=True, cwd="/")
+
+
+def wait_until_healthy(api_url: str, server: subprocess.Popen[bytes], seconds: float = 400) -> None:
+    """Wait for the server's first start, which makes its database: 20 s on idle cores, more on busy ones."""
+    deadline = time.monotonic() + seconds
+    while not healthy(api_url):
+        assert server.poll() is None, "the Prefect server ended"
+        assert time.monotonic() < deadline, f"no Prefect server at {api_url}"
+        time.sleep(0.3)
+
+
+@contextlib.contextmanager
+def team(folder: Path, store: Endpoint) -> Iterator[Team]:
+    """The server of `tilewatch-server.service` with `server.env`; SQLite where there is no PostgreSQL."""
+    login, password = f"team:{secrets.token_hex(8)}", secrets.token_hex(8)
+    (port,) = free_ports(1)
+    with contextlib.ExitStack() as stack:
+        database = (
+            stack.enter_context(postgresql(password))
+            if POSTGRESQL
+            else f"sqlite+aiosqlite:///{folder / 'prefect.db'}"
+        )
+        own = {
+            **settings_of(UNITS / "server.env"),
+            "PREFECT_HOME": str(folder),
+            "PREFECT_SERVER_API_PORT": str(port),
+            "PREFECT_SERVER_DATABASE_CONNECTION_URL": database,
+            "PREFECT_SERVER_API_AUTH_STRING": login,
+        }
+        log = stack.enter_context((folder / "server.log").open("wb"))
+        server = subprocess.Popen(
+            command_of("tilewatch-server.service"), env={**os.environ, **own}, stdout=log, stderr=log
+        )
+        url = f"http://127.0.0.1:{port}/api"
+        try:
+            wait_until_healthy(url, server)
+            yield Team(
+                url,
+                {
+                    "PREFECT_API_URL": url,
+                    "PREFECT_API_AUTH_STRING": login,
+                    "TILEWATCH_S3_ENDPOINT": store.url,
+                    "TILEWATCH_S3_BUCKET": store.bucket,
+                    "TILEWATCH_S3_ACCESS_KEY": store.access_key.get_secret_value(),
+                    "TILEWATCH_S3_SECRET_KEY": store.secret_key.get_secret_value(),
+                },
+                (login.partition(":")[2], password, store.secret_key.get_secret_value()),
+                database,
+            )
+        finally:
+            server.terminate()
+            server.wait(30)
