@@ -49,14 +49,18 @@ def refinement(
 ) -> Callable[[Experiment, Case, Arm], Sequence[int]]:
     """A function for the planner: axis values on both sides of every boundary in the axis's range.
 
-    With several versions the union, so that both builds of a comparison sweep the same points.
+    With several versions the union, so that both builds of a comparison sweep the same points. A curve that
+    has no rules on ``platform`` gets the ends of the range alone.
     """
 
     def refine(experiment: Experiment, case: Case, arm: Arm) -> list[int]:
         span = experiment.axis.range or [min(experiment.axis.values), max(experiment.axis.values)]
         chosen: set[int] = set()
         for curve in _of(experiment, case, arm):
-            chosen |= set(refine_axis(curve.call, curve.axis, span[0], span[1], platform, versions))
+            try:
+                chosen |= set(refine_axis(curve.call, curve.axis, span[0], span[1], platform, versions))
+            except OutOfScope:
+                chosen |= set(span)
         return sorted(chosen)
 
     return refine

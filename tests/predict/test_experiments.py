@@ -59,3 +59,11 @@ def test_an_arm_without_predictor_adds_nothing(experiments: dict[str, Experiment
     spec = experiments["B"]
     arm = next(a for a in spec.arms if a.operation == "matmul")
     assert list(refinement(C910, [CANN])(spec, spec.cases[0], arm)) == []
+
+
+def test_a_curve_without_rules_on_the_platform_gets_the_ends_of_its_range(
+    experiments: dict[str, Experiment],
+) -> None:
+    spec = experiments["D"]
+    refine = refinement(platform("Ascend950DT_9581"), [CANN])
+    assert list(refine(spec, spec.cases[0], spec.arms[0])) == spec.axis.range
