@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from infra.services.short_server import healthy
 from tests.flows.conftest import Home
@@ -27,13 +30,14 @@ def servers_of(home: Path) -> dict[int, str]:
     return found
 
 
-def wait_until(condition: object, seconds: float = 90) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.1)
 
 
+@pytest.mark.timeout(600)
 def test_the_server_of_a_command_that_is_killed_ends_with_it(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     for answers in (False, True):
