@@ -58,7 +58,7 @@ def ingest_paths(
     with tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".ingest-") as work:
         for path in paths:
             found = ingest_path(path, Path(work) / "captures", build=build)
-            read += [_stored(archive, capture) for capture in found.captures]
+            read += [_stored(archive, capture, Path(work)) for capture in found.captures]
             skipped += [Skipped(f"{path.name}: {s.name}", s.reason) for s in found.skipped]
             current().advance(str(path))
         refused = _tabulated(archive, [r.found for r in read], Path(work)) if read else {}
@@ -82,12 +82,12 @@ class _Read:
         return self.capture.capture_id
 
 
-def _stored(archive: Archive | None, capture: IngestedCapture) -> _Read:
+def _stored(archive: Archive | None, capture: IngestedCapture, work: Path) -> _Read:
     prefix, created = "", True
     if archive is not None:
         stored = archive_capture(capture.folder, archive.objects)
         prefix, created = stored.prefix, stored.created
-    return _Read(capture, prefix, created, read_ingested(capture.folder, raw_prefix=prefix))
+    return _Read(capture, prefix, created, read_ingested(capture.folder, raw_prefix=prefix, spool=work))
 
 
 def _tabulated(archive: Archive | None, found: Sequence[IngestedTables], work: Path) -> dict[str, int]:

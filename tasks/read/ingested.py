@@ -65,17 +65,19 @@ def ingested_origin(folder: Path) -> Origin:
     return _origin(manifest, capture)
 
 
-def read_ingested(folder: Path, origin: Origin | None = None, *, raw_prefix: str = "") -> IngestedTables:
+def read_ingested(
+    folder: Path, origin: Origin | None = None, *, raw_prefix: str = "", spool: Path | None = None
+) -> IngestedTables:
     """Read all files of an ingested capture. One bad file never stops the rest.
 
-    ``raw_prefix`` is where the object store keeps the capture. Raises CaptureError where the folder differs
-    from its manifest.
+    ``raw_prefix`` is where the object store keeps the capture; ``spool`` is that of ``read_profiler``. Raises
+    CaptureError where the folder differs from its manifest.
     """
     manifest, capture = _opened(folder)
     verify(folder, manifest)
     origin = origin or _origin(manifest, capture)
     parts = _Parts()
-    checks = _read_profiler(folder, origin, parts)
+    checks = _read_profiler(folder, origin, parts, spool)
     facts = _read_logs(folder, origin, parts)
     for path in _below(folder, "serving"):
         name = path.relative_to(folder).as_posix()
@@ -92,11 +94,11 @@ def read_ingested(folder: Path, origin: Origin | None = None, *, raw_prefix: str
     return IngestedTables(tables, tuple(sorted(parts.account, key=lambda a: a.file)), checks, facts)
 
 
-def _read_profiler(folder: Path, origin: Origin, parts: _Parts) -> pa.Table:
+def _read_profiler(folder: Path, origin: Origin, parts: _Parts, spool: Path | None) -> pa.Table:
     profiler = folder / "profiler"
     if not profiler.is_dir():
         return schema("checks").empty_table()
-    results = read_profiler(profiler, origin)
+    results = read_profiler(profiler, origin, spool=spool)
     checks = results.pop(CHECKS).table
     for name, result in results.items():
         placed = ReadResult(_in_capture(result.table), _in_capture(result.quarantine), result.facts)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,13 +92,38 @@ def kernel_batches(
 
 
 def read_kernels(
-    path: Path, origin: Origin, source_file: str | None = None, layout: Layout = KERNELS
+    path: Path,
+    origin: Origin,
+    source_file: str | None = None,
+    layout: Layout = KERNELS,
+    *,
+    spool: Path | None = None,
 ) -> ReadResult:
-    """A whole kernel CSV as one table of contract ``kernels``; facts hold the share of time of ``other``."""
-    results = list(kernel_batches(path, origin, source_file, layout))
-    table = pa.concat_tables([result.table for result in results])
-    quarantine = pa.concat_tables([result.quarantine for result in results])
-    return ReadResult(table, quarantine, {**results[-1].facts, "other_share": other_share(table)})
+    """A whole kernel CSV as one table of contract ``kernels``; facts hold the share of time of ``other``.
+
+    With ``spool``, a folder, the rows go there batch by batch as an Arrow file and the table maps it: memory
+    stays that of a few batches and of the columns in use. The file may be unlinked while the table lives.
+    """
+    batches = kernel_batches(path, origin, source_file, layout)
+    quarantines: list[pa.Table] = []
+    facts: dict[str, Any] = {}
+
+    def tables() -> Iterator[pa.Table]:
+        for batch in batches:
+            quarantines.append(batch.quarantine)
+            facts.update(batch.facts)
+            yield batch.table
+
+    table = pa.concat_tables(tables()) if spool is None else _mapped(tables(), spool)
+    return ReadResult(table, pa.concat_tables(quarantines), {**facts, "other_share": other_share(table)})
+
+
+def _mapped(tables: Iterable[pa.Table], spool: Path) -> pa.Table:
+    handle, name = tempfile.mkstemp(".arrow", "kernels-", spool)
+    with os.fdopen(handle, "wb") as stream, pa.ipc.new_file(stream, schema("kernels")) as writer:
+        for table in tables:
+            writer.write_table(table)
+    return pa.ipc.open_file(pa.memory_map(name)).read_all()
 
 
 def _kernels(block: RowBlock, constants: Constants) -> pa.Table:

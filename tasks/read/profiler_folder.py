@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 import pyarrow as pa
 
 from data_contracts import schema
+from tasks.read.kernel_rows import read_kernels
 from tasks.read.launch_links import with_launches
 from tasks.read.origin import Origin
 from tasks.read.profiler_files import FileKind, kind_of, run_of
@@ -28,13 +29,14 @@ from tasks.read.step_marks import with_steps
 CHECKS = "checks"
 """Key of the result that holds the self-checks of all runs."""
 
-_KERNEL_SOURCES = ("kernel_details", "op_summary", "profiler_db", "timeline")
+_KERNEL_FILES = ("kernel_details", "op_summary")
+_KERNEL_SOURCES = (*_KERNEL_FILES, "profiler_db", "timeline")
 
 Run = dict[str, list[str]]
 """Files of one run by kind, as keys of the results."""
 
 
-def read_profiler(folder: Path, origin: Origin) -> dict[str, ReadResult]:
+def read_profiler(folder: Path, origin: Origin, *, spool: Path | None = None) -> dict[str, ReadResult]:
     """Results by path below ``folder``, and the self-checks under ``checks``.
 
     Every table keeps its contract, and the kernels of a run appear once: from kernel_details, else
@@ -42,14 +44,15 @@ def read_profiler(folder: Path, origin: Origin) -> dict[str, ReadResult]:
     then its table is emptied and ``facts["same_kernels_as"]`` says where they are. ``facts["not_read"]`` says
     why a file has no rows by design; a file that could not be read has a row in its quarantine.
 
-    Raises NotADirectoryError for a file.
+    With ``spool``, a folder, kernel CSVs are read batch by batch and their tables map files there
+    (``read_kernels``). Raises NotADirectoryError for a file.
     """
     results: dict[str, ReadResult] = {}
     runs: dict[str, Run] = defaultdict(lambda: defaultdict(list))
     for path in _files(folder):
         name = path.relative_to(folder).as_posix()
         kind = kind_of(path.name)
-        results[name] = _read(path, name, kind, origin)
+        results[name] = _read(path, name, kind, origin, spool)
         if kind is not None:
             runs[run_of(PurePosixPath(folder.name) / name)][kind.name].append(name)
     checks = [check for run in runs.values() for check in _settle(run, results)]
@@ -64,12 +67,15 @@ def _files(folder: Path) -> Iterator[Path]:
     return iter(sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()))
 
 
-def _read(path: Path, name: str, kind: FileKind | None, origin: Origin) -> ReadResult:
+def _read(path: Path, name: str, kind: FileKind | None, origin: Origin, spool: Path | None) -> ReadResult:
     if kind is None or kind.reader is None:
         reason = "no profiler writes a file of this name" if kind is None else kind.why_not
         return ReadResult(pa.table({}), schema("quarantine").empty_table(), {"not_read": reason})
     try:
-        result = kind.reader(path, origin, name)
+        if spool is not None and kind.name in _KERNEL_FILES:
+            result = read_kernels(path, origin, name, spool=spool)
+        else:
+            result = kind.reader(path, origin, name)
     except Exception as error:  # the batch goes on whatever one file does; the file is named in quarantine
         reason = f"{type(error).__name__}: {error}"
         refusal = Refusal(name, None, "reader_failed", reason)
@@ -81,7 +87,7 @@ def _settle(run: Run, results: dict[str, ReadResult]) -> Iterator[Check]:
     """Checks of one run; its kernels are left in one source only, with launch times."""
     sources = [kind for kind in _KERNEL_SOURCES if any(results[name].table.num_rows for name in run[kind])]
     kernels = _whole("kernels", run[sources[0]], results) if sources else schema("kernels").empty_table()
-    files = bool(sources) and sources[0] in ("kernel_details", "op_summary")
+    files = bool(sources) and sources[0] in _KERNEL_FILES
     for name in run["op_statistic"] if sources else ():
         yield statistic_equals_kernels(name, results[name].table, kernels)
     for name in run["step_trace"] if sources else ():

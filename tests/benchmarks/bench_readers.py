@@ -58,6 +58,7 @@ from msprof_analyze.compare_tools.compare_backend.compare_bean.origin_data_bean.
 SUBJECTS = {
     "kernel_batches": (OURS, "sum(r.table.num_rows for r in kernel_rows.kernel_batches(path, origin))"),
     "read_kernels": (OURS, "kernel_rows.read_kernels(path, origin).table.num_rows"),
+    "spooled": (OURS, "kernel_rows.read_kernels(path, origin, spool=path.parent).table.num_rows"),
     "timeline_batches": (OURS, "sum(r.table.num_rows for r in timeline.timeline_batches(path, origin))"),
     "pandas.read_csv": ("import pandas", "len(pandas.read_csv(path))"),
     "json.load": ("import json", "len(json.load(open(path)))"),
@@ -144,7 +145,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for rows in options.rows:
             path = kernel_file(shared / KERNELS, Path(folder) / "kernel_details.csv", rows)
-            compare(path, ["kernel_batches", "read_kernels"], "pandas.read_csv", options.rounds)
+            compare(path, ["kernel_batches", "spooled", "read_kernels"], "pandas.read_csv", options.rounds)
             if options.msprof_analyze:
                 outside = options.msprof_analyze
                 compare(path, ["msprof-analyze"], "kernel_batches", options.rounds, outside)

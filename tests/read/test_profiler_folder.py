@@ -106,6 +106,20 @@ def test_slices_of_one_export_are_one_run(shared: Path, tmp_path: Path, origin: 
     assert (check["rule"], check["success"]) == ("op_statistic equals the aggregate of the kernel rows", True)
 
 
+def test_kernels_read_batch_by_batch_into_a_spool_are_the_same_tables(
+    run: Path, tmp_path: Path, origin: Origin
+) -> None:
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    whole, spooled = read_profiler(run, origin), read_profiler(run, origin, spool=spool)
+    assert whole.keys() == spooled.keys()
+    assert all(whole[name].table.equals(spooled[name].table) for name in whole)
+    assert all(whole[name].facts == spooled[name].facts for name in whole)
+    (mapped,) = spool.iterdir()
+    mapped.unlink()
+    assert spooled[output("kernel_details.csv")].table["start_ns"].null_count == 0
+
+
 def test_a_bad_file_of_any_kind_does_not_stop_the_rest(run: Path, origin: Origin) -> None:
     timeline = run / output("trace_view.json")
     timeline.write_text(json.dumps(json.loads(timeline.read_bytes())[:300]))
