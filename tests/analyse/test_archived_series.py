@@ -87,3 +87,9 @@ def test_a_run_measured_before_others_takes_its_place_and_a_void_one_none(
     rows = tables.scan("series", [("run_id", "==", "r02")])
     assert set(rows["position"].to_pylist()) == {2}
     assert not tables.scan("series", [("run_id", "==", "r07")]).num_rows
+
+
+def test_an_empty_archive_has_no_series(tmp_path: Path) -> None:
+    empty = TableStore(tmp_path)
+    assert follow(empty) == ()
+    assert events(empty, every=True).num_rows == 0
