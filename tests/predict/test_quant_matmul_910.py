@@ -13,6 +13,7 @@ from tasks.predict.predict import predict, predict_axis
 from tasks.predict.quant_matmul_dav_2201_problem import Problem, Result
 from tasks.predict.quant_matmul_dav_2201_search import search
 from tests.predict import oracle_block_search as oracle
+from tests.predict import oracle_small_m
 
 C910 = platform("Ascend910_9391")
 CANN = cann_version("9.1.0")
@@ -141,6 +142,29 @@ def test_a_scalar_walk_over_candidates_finds_the_same_block() -> None:
 @pytest.mark.timeout(1200)
 def test_a_scalar_walk_over_candidates_finds_the_same_block_for_thousands_of_shapes() -> None:
     agree_with_oracle(seed=8, problems=200, each=25)
+
+
+def test_wide_nz_weights_take_the_small_m_block_where_the_search_found_another() -> None:
+    random, changed = Random(6), 0
+    for _ in range(40):
+        m, k, n = random.randint(1, 256), random.randint(64, 160) * 64, random.randint(224, 600) * 32
+        searched = oracle.best(m, k, n, False, False, oracle.Chip(24, C910.l1_bytes, C910.l2_bytes))
+        block = {
+            "base_m": 16 * searched["m_l0"],
+            "base_n": 16 * searched["n_l0"],
+            "base_k": 32 * searched["k_l0"],
+        }
+        found = predict(QuantMatmulCall(m, k, n), C910, CANN)
+        expected = oracle_small_m.override(m, n, 24, C910.l1_bytes) or block
+        parts = expected.pop("parts", None)
+        if parts is None or {name: expected[name] for name in block} == block:
+            expected = block
+        else:
+            changed += 1
+            part = oracle_small_m.up(-(-n // parts), expected["base_n"])
+            expected |= {"block_dim": -(-n // part), "depthA1": 2 * expected["stepKa"], "dbL0C": 1}
+        assert {x: getattr(found, x, None) or found.fields.get(x) for x in expected} == expected, (m, k, n)
+    assert changed > 15
 
 
 def test_weight_format_plays_no_part_in_the_search() -> None:
