@@ -210,7 +210,8 @@ def _kernels(
     folder: Path, origin: Origin, capture: Document, records: Mapping[str, Document]
 ) -> tuple[ReadResult, dict[str, Proof]]:
     if capture["agent"] in DEVICE_AGENTS and capture["kind"] != "tiling":
-        return read_device_kernels(folder, origin, records, capture.get("profiler_lead_in_calls", 0))
+        lead_in, steps = capture.get("profiler_lead_in_calls", 0), capture.get("profiler_step_a_point", False)
+        return read_device_kernels(folder, origin, records, lead_in, steps)
     if not (folder / TRACE_FILE).is_file():
         return ReadResult(schema("kernels").empty_table(), refused_rows(origin, "kernels", [])), {}
     calls = {

@@ -3,7 +3,8 @@
 The profiled window holds the calls of the points in the order of the plan and nothing else; up to
 ``lead_in_calls`` calls of the first point may stand before them, because a profiler can lose the head of its
 window. Kernels are attributed from the end, and only where count, operator types and shapes are exactly those
-of the calls: a shifted one would time the wrong point.
+of the calls, and profiler steps, where the process made one a point, are as many and change where the point
+does: a shifted kernel would time the wrong point.
 """
 
 from __future__ import annotations
@@ -62,7 +63,11 @@ class _Launch:
 
 
 def read_device_kernels(
-    folder: Path, origin: Origin, records: Mapping[str, Mapping[str, Any]], lead_in_calls: int
+    folder: Path,
+    origin: Origin,
+    records: Mapping[str, Mapping[str, Any]],
+    lead_in_calls: int,
+    step_a_point: bool = False,
 ) -> tuple[ReadResult, dict[str, Proof]]:
     """``kernels`` rows below ``folder``/profiler and what they prove by point.
 
@@ -82,7 +87,11 @@ def read_device_kernels(
     known = order[pc.is_in(table["op_type"], value_set=_KNOWN).to_numpy()[order]]
     first = next(iter(records.values()), {})
     lead_in = lead_in_calls * sum(first.get("kernels_per_call", {}).values())
-    if fault := _fault(launches, table.select(["op_type", "input_shapes"]).take(known).to_pylist(), lead_in):
+    rows = table.select(["op_type", "input_shapes", "step_id"]).take(known).to_pylist()
+    fault = _fault(launches, rows, lead_in)
+    if fault is None and step_a_point:
+        fault = _step_fault(launches, rows[len(rows) - len(launches) :])
+    if fault is not None:
         refused = refused_rows(origin, "kernels", [Refusal(files[0].name, None, "kernel_count", fault)])
         return ReadResult(table, pa.concat_tables([quarantine, refused])), {}
     named = _named(table, order, known[len(known) - len(launches) :], launches)
@@ -113,6 +122,18 @@ def _fault(expected: list[_Launch], found: list[dict[str, Any]], lead_in: int) -
         if shape is not None and launch.shape_x is not None and shape != launch.shape_x:
             return f"kernel {number} read {shape}, expected {launch.shape_x}; nothing is attributed"
     return None
+
+
+def _step_fault(expected: list[_Launch], found: list[dict[str, Any]]) -> str | None:
+    """Why the steps of the kernels are not one a point, or None; a missing step contradicts nothing."""
+    pairs = zip(expected, found, strict=True)
+    seen = {(launch.point_id, row["step_id"]) for launch, row in pairs if row["step_id"] is not None}
+    points, steps = {point for point, _ in seen}, {step for _, step in seen}
+    if len(points) == len(steps) == len(seen):
+        return None
+    return (
+        f"{len(points)} points lie in {len(steps)} profiler steps, expected one each; nothing is attributed"
+    )
 
 
 def _named(table: pa.Table, order: Any, own: Any, launches: list[_Launch]) -> pa.Table:

@@ -90,6 +90,11 @@ def test_kernels_of_torch_npu_get_their_points_and_name_the_function_that_ran(ca
     }
     by_point = Counter((point or "lead in")[-1] for point in tables.kernels["point_id"].to_pylist())
     assert by_point == {"n": 2, "1": 3, "2": 6, "3": 3, "4": 3, "5": 3, "6": 3, "7": 3}
+    columns = (tables.kernels[name].to_pylist() for name in ("step_id", "point_id"))
+    steps = dict(zip(*columns, strict=True))
+    assert [(step, (point or "lead in")[-1]) for step, point in sorted(steps.items())] == [
+        (0, "n"), *((number, str(number)) for number in range(1, 8))
+    ]  # fmt: skip
 
 
 def test_tuple_input_leaves_no_dynamic_quant_kernel(capture: Make) -> None:

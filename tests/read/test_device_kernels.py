@@ -93,3 +93,28 @@ def test_where_the_launches_are_not_those_of_the_calls_nothing_is_attributed(
 def test_a_profile_without_kernels_is_said(tmp_path: Path) -> None:
     ids, refused, _ = points(tmp_path)
     assert ids == [] and refused == ["no kernel_details.csv was left"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        ([1] * 4 + [2] * 4, None),
+        ([7] * 4 + [9] * 4, None),
+        ([None] * 8, None),
+        ([1] * 3 + [None] + [2] * 4, None),
+        ([1] * 3 + [2] * 5, "2 points lie in 2 profiler steps, expected one each; nothing is attributed"),
+        ([1] * 8, "2 points lie in 1 profiler steps, expected one each; nothing is attributed"),
+    ],
+)
+def test_kernels_are_attributed_only_where_every_point_has_a_profiler_step_of_its_own(
+    tmp_path: Path, steps: list[int | None], reason: str | None
+) -> None:
+    write(tmp_path, CALLS)
+    (file,) = tmp_path.rglob("kernel_details.csv")
+    head, *lines = file.read_text().splitlines()
+    stepped = [f"{line},{'' if s is None else s}" for line, s in zip(lines, reversed(steps), strict=True)]
+    file.write_text("\n".join([f"{head},Step Id", *stepped]) + "\n")
+    result, proofs = read_device_kernels(tmp_path, ORIGIN, records(), 1, True)
+    assert result.quarantine["reason"].to_pylist() == ([] if reason is None else [reason])
+    assert bool(proofs) == (reason is None)
+    assert len(set(result.table["point_id"].to_pylist())) == (2 if reason is None else 1)

@@ -1,8 +1,8 @@
 """Kernel times by torch_npu.profiler, after all timing: kernel_details.csv, its whole folder left untouched.
 
 Every point is set up before the window opens, so that it holds the kernels of the calls and nothing else, in
-the order of the plan. The profiler may lose kernels at the head of its window: calls of the first point that
-nobody asked for go first.
+the order of the plan, each point in a profiler step of its own. The profiler may lose kernels at the head of
+its window: calls of the first point that nobody asked for go first, in a step before the others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def profile_points(
 ) -> Dict[str, Any]:
     """Profile at Level1: no AI Core metrics for times, PipeUtilization for ``counters``.
 
-    Returns how many lead-in calls of the first point precede the others. Raises ProfilerFailed.
+    Steps need the host's activity; device durations do not depend on it. Returns how many lead-in calls of
+    the first point precede the others, and that points have steps. Raises ProfilerFailed.
     """
     import torch
     from torch_npu import profiler
@@ -41,22 +42,25 @@ def profile_points(
     config = profiler._ExperimentalConfig(profiler_level=profiler.ProfilerLevel.Level1, aic_metrics=metrics)
     torch.npu.synchronize()
     with profiler.profile(
-        activities=[profiler.ProfilerActivity.NPU],
+        activities=[profiler.ProfilerActivity.NPU, profiler.ProfilerActivity.CPU],
+        schedule=profiler.schedule(wait=0, warmup=0, active=1 + len(batches), repeat=1),
         record_shapes=False,
         with_stack=False,
         profile_memory=False,
         experimental_config=config,
         on_trace_ready=profiler.tensorboard_trace_handler(str(folder), analyse_flag=True),
-    ):
+    ) as window:
         _execute(batches[0][:1] * LEAD_IN_CALLS)
+        window.step()
         for batch in batches:
             guard.check()
             _execute(batch)
+            window.step()
     if not list(folder.rglob(DETAILS)):
         raise ProfilerFailed(
             f"torch_npu.profiler left no {DETAILS}: is msprof on the PATH? See stdout.log and profiler/"
         )
-    return {"profiler_lead_in_calls": LEAD_IN_CALLS}
+    return {"profiler_lead_in_calls": LEAD_IN_CALLS, "profiler_step_a_point": True}
 
 
 def _execute(batch: Sequence[Call]) -> None:
