@@ -48,6 +48,19 @@ class LogListener:
         self._logger.warning("%s", message)
 
 
+class Silent:
+    """Hears nothing: for work that someone else tells of."""
+
+    def stage(self, name: str, total: int) -> None:
+        """Nothing is told."""
+
+    def advance(self, detail: str, steps: float = 1.0) -> None:
+        """Nothing is told."""
+
+    def note(self, message: str) -> None:
+        """Nothing is told."""
+
+
 _log = LogListener(logging.getLogger("tilewatch"))
 _current: ContextVar[Listener | None] = ContextVar("progress", default=None)
 

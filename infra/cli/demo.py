@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import webbrowser
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,7 +72,7 @@ def demo_settings(settings: Settings) -> Settings:
 
 
 def run_demo(settings: Settings, seed: int) -> tuple[Path, str]:
-    """Simulate both builds, compare them; returns the report and its first sentence."""
+    """Simulate both builds side by side, compare them; returns the report and its first sentence."""
     from infra.archive import Archive, open_archive
     from infra.lease import leased
     from infra.pipeline.archive import archive_run
@@ -79,31 +81,44 @@ def run_demo(settings: Settings, seed: int) -> tuple[Path, str]:
     from infra.pipeline.prepare import SweepOptions, prepare
     from infra.pipeline.report import report_run
     from infra.pipeline.tabulate import tabulate_run
-    from infra.progress import current
+    from infra.progress import Silent, current, listening
+    from infra.spool import RunFolder
     from tasks.plan.experiment import load_experiments
     from tasks.publish.summary import comparison_summary
 
     known = load_experiments(Path(__file__).parents[2] / "flows" / "experiments")
+    shown = current()
 
-    def sweep(archive: Archive, build: str) -> None:
+    def planned(archive: Archive, build: str) -> RunFolder:
         options = SweepOptions(
             experiments=EXPERIMENTS, preset="quick", agent="simulated", build=build, seed=seed,
             processes=None, axis=None, point=None, arm=None, refine=(), soc="Ascend910_9391", command="",
         )  # fmt: skip
-        folder = prepare(settings, archive, options, known)
-        current().stage(f"simulate {build}", sum(1 for _ in folder.remaining()))
-        with leased(settings, folder.document) as lease:
-            for batch in batches(folder):
-                measure_batch(settings, folder, batch, lease)
-        stored = archive_run(archive, folder)
-        captures = {letter: [(p, ref.prefix) for p, ref in refs] for letter, refs in stored.items()}
-        report_run(settings, archive, tabulate_run(settings, archive, folder.document, captures))
+        return prepare(settings, archive, options, known)
+
+    def sweep(archive: Archive, folder: RunFolder) -> None:
+        build = folder.document.build
+        with listening(Silent()):
+            with leased(settings, folder.document) as lease:
+                for batch in batches(folder):
+                    measure_batch(settings, folder, batch, lease)
+            shown.advance(f"{build} simulated")
+            stored = archive_run(archive, folder)
+            shown.advance(f"{build} archived")
+            captures = {letter: [(p, ref.prefix) for p, ref in refs] for letter, refs in stored.items()}
+            tabulated = tabulate_run(settings, archive, folder.document, captures)
+            shown.advance(f"{build} tabulated")
+            report_run(settings, archive, tabulated)
+            shown.advance(f"{build} reported")
 
     settings.prepare()
     with open_archive(settings) as archive:
-        for build in (BASELINE, CANDIDATE):
-            sweep(archive, build)
-        current().stage(f"compare {CANDIDATE} with {BASELINE}", 1)
+        shown.stage("both builds", 8)
+        folders = [planned(archive, build) for build in (BASELINE, CANDIDATE)]
+        # Validation runs in processes of its own, so two builds side by side use two cores.
+        with ThreadPoolExecutor(len(folders)) as pool:
+            list(pool.map(partial(sweep, archive), folders))
+        shown.stage(f"compare {CANDIDATE} with {BASELINE}", 1)
         compared = compare_archived(settings, archive, BASELINE, CANDIDATE)
-        current().advance("comparison")
+        shown.advance("comparison")
     return compared.report, comparison_summary(compared.rows).sentence
