@@ -25,6 +25,7 @@ TextRows = list[list[str]]
 NUMBERS = (
     "K", "M", "M_e", "Time", "Cores", "One row a core", "Kernel ND", "Kernel NZ", "ND", "NZ",
     "Whole linear", "Over previous", "Single N", "Workspace", "Empty", "Fullest",
+    "compared", "agree", "differ",
 )  # fmt: skip
 
 
