@@ -15,10 +15,12 @@ import pyarrow.compute as pc
 from data_contracts import from_rows, schema
 from tasks.collect.manifest import CaptureError, Manifest, read_manifest, verify
 from tasks.read import serving_bench
+from tasks.read.log_loss import loss_checks
 from tasks.read.origin import Origin
 from tasks.read.plog_tiling import LogFile, read_plog
 from tasks.read.profiler_folder import CHECKS, read_profiler
 from tasks.read.result import ReadResult
+from tasks.read.self_checks import check_rows
 
 UNKNOWN = "unknown"
 _DOCUMENTS = {"capture.json", "environment.json"}
@@ -79,6 +81,9 @@ def read_ingested(
     parts = _Parts()
     checks = _read_profiler(folder, origin, parts, spool)
     facts = _read_logs(folder, origin, parts)
+    if facts:
+        losses = check_rows(origin, loss_checks(facts["loss"], facts["file_times"]))
+        checks = pa.concat_tables([checks, losses])
     for path in _below(folder, "serving"):
         name = path.relative_to(folder).as_posix()
         result = serving_bench.read(path, origin, name)

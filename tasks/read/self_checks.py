@@ -29,18 +29,19 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Check:
-    """Result of one self-check on one file: rows looked at, rows that break it, the first in words."""
+    """Result of one self-check on one file: rows looked at, rows that break it, the first or sums in words."""
 
     file: str
     rule: str
     row_count: int
     failed_count: int
     failures: list[str]
+    severity: str = "error"
 
     @property
     def detail(self) -> str:
         """The first failures in words."""
-        more = self.failed_count - _SHOWN
+        more = self.failed_count - _SHOWN if len(self.failures) >= _SHOWN else 0
         return "; ".join(self.failures[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
@@ -55,7 +56,7 @@ def check_rows(origin: Origin, checks: Iterable[Check]) -> pa.Table:
             "table": c.file,
             "rule": c.rule,
             "expectation": "self_check",
-            "severity": "error",
+            "severity": c.severity,
             "success": c.failed_count == 0,
             "row_count": c.row_count,
             "failed_count": c.failed_count,

@@ -8,6 +8,7 @@ import shutil
 import tarfile
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 
 from infra.objects import ObjectStore
@@ -70,7 +71,11 @@ def test_an_ingested_capture_gives_tables_and_an_account_of_every_file(host: Pat
         assert set(found.tables[table]["source_file"].unique().to_pylist()) <= listed
         assert set(found.tables[table]["capture_id"].unique().to_pylist()) == {capture.capture_id}
     assert set(found.tables["tilings"]["cann_version"].to_pylist()) == {"8.3.RC1.alpha001"}
-    assert found.checks.num_rows == 3 and all(found.checks["success"].to_pylist())
+    failed = found.checks.filter(pc.invert(found.checks["success"])).to_pylist()
+    assert found.checks.num_rows == 7 and {row["severity"] for row in failed} == {"warning"}
+    assert {row["detail"] for row in failed} == {
+        "at most 997 operator calls by their sequence numbers; at most 4 tasks by their ids"
+    }
     tiling = {a.file: a.rows for a in found.account if a.file.startswith("log/")}
     assert sum(r["tilings"] for r in tiling.values()) == 7
     (row,) = found.tables["captures"].to_pylist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.read.log_loss import LossCounter, file_time_loss
+from tasks.read.log_loss import LossCounter, file_time_loss, loss_checks
 
 
 def test_missing_sequence_numbers_are_counted_in_any_order_and_once() -> None:
@@ -53,3 +53,27 @@ def test_ten_debug_files_of_which_the_oldest_is_full_have_rotated() -> None:
     files = [(f"debug/plog/plog-7_2025041809400{i}000.log", 20 << 20) for i in range(10)]
     assert file_time_loss(files)["7"]["rotated"] is True
     assert file_time_loss(files)["7"]["head_lost_ns"] is None
+
+
+def test_loss_is_reported_as_warnings_with_numbers() -> None:
+    loss = LossCounter()
+    for number in (10, 13):
+        loss.sequence(number)
+    files = [
+        ("log/run/plog/plog-7_20250418094000000.log", 1),
+        ("log/debug/plog/plog-7_20250418094002500.log", 1),
+    ]
+    calls, head = loss_checks({"log/debug/plog:7": loss.numbers()}, file_time_loss(files))
+    assert (calls.file, calls.row_count, calls.failed_count) == ("log/debug/plog:7", 2, 2)
+    assert calls.detail == "at most 2 operator calls by their sequence numbers"
+    assert (head.file, head.detail) == ("pid 7", "the first 2.500 s by the times of the files")
+    assert {calls.severity, head.severity} == {"warning"}
+
+
+def test_a_log_without_a_gap_passes_and_one_that_counts_nothing_is_not_judged_by_counts() -> None:
+    loss = LossCounter()
+    nothing = loss.numbers()
+    for number in (10, 11):
+        loss.sequence(number)
+    checks = list(loss_checks({"a:1": loss.numbers(), "b:2": nothing}, {}))
+    assert [(c.file, c.failed_count) for c in checks] == [("a:1", 0)]
