@@ -29,7 +29,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Check:
-    """Result of one self-check on one file: rows looked at, rows that break it, the first or sums in words."""
+    """Result of one self-check on one file: rows looked at, rows that fail it, the first or sums in words."""
 
     file: str
     rule: str
