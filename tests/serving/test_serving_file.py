@@ -35,8 +35,8 @@ def test_the_reference_preset_is_the_operating_point_of_the_reference_ci() -> No
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("launches: 4", "launches: four", "presets.quick.launches: Input should be a valid integer"),
-        ("launches: 4", "launch: 4", "presets.quick.launch: unknown key; allowed here: arguments, arms,"),
+        ("launches: 5", "launches: five", "presets.quick.launches: Input should be a valid integer"),
+        ("launches: 5", "launch: 5", "presets.quick.launch: unknown key; allowed here: arguments, arms,"),
         ("{path: /health, deadline_s: 60}", "{path: health, deadline_s: 60}", "servers.reference.ready.path"),
         ("info: {quantization: null}", "inform: 1", "expect.inform: unknown key; allowed here: environment,"),
         ("weight_format: ND", "weight_format: NDD", "expect.weight_format: Input should be"),

@@ -24,7 +24,7 @@ def _plan(request: ServingRequest = QUICK, client: Client = BUILTIN) -> ServingP
 def test_timing_launches_go_forth_and_back_over_the_arms_and_profiles_come_last() -> None:
     plan = _plan()
     timing = [launch.arm for launch in plan.launches if launch.role == "timing"]
-    assert len(timing) == 12 and set(timing) == {"w8a8_nz", "w8a8_nd", "bf16"}
+    assert len(timing) == 15 and set(timing) == {"w8a8_nz", "w8a8_nd", "bf16"}
     assert timing[3:6] == timing[2::-1] and timing[6:9] == timing[:3]
     assert [launch.role for launch in plan.launches[-3:]] == ["profile"] * 3
     assert len({launch.name for launch in plan.launches}) == len(plan.launches)
