@@ -233,7 +233,8 @@ def check(
         results = check_files(files)
     for result in results:
         columns, rows = report_rows(result)
-        show_rows(columns, rows, title=result.summary)
+        out.print(result.summary, markup=False, soft_wrap=True)
+        show_rows(columns, rows)
         for line in result.first_disagreements(shown):
             out.print(line, markup=False, soft_wrap=True)
         for number, why in result.uncovered.items() if left_out else ():
