@@ -16,7 +16,11 @@ import httpx
 import pytest
 import yaml
 
+from flows.requests import SweepRequest
+from flows.sweep import experiments, options
 from infra.objects import Endpoint
+from infra.pipeline.prepare import plans
+from infra.settings import Settings
 from tasks.simulate.builds import simulated_build
 from tests.flows.conftest import Home
 from tests.operate.team import Team, team
@@ -37,10 +41,17 @@ def site(tmp_path_factory: pytest.TempPathFactory, new_bucket: Callable[[], Endp
 
 @pytest.fixture(scope="session")
 def measured(tmp_path_factory: pytest.TempPathFactory, site: Team) -> Home:
-    """A home with one run of build ``base``, with as many processes as a baseline needs."""
+    """A home with one run of build ``base``: one point, with as many processes as a baseline needs."""
     made = Home(tmp_path_factory.mktemp("operate") / "home", site.environment)
-    made.run(*ENOUGH, "--build", "base")
+    made.run(*ENOUGH, "--build", "base", "--point", first_point(), timeout=800)
     return made
+
+
+def first_point() -> str:
+    """The first point of what ENOUGH measures."""
+    asked = SweepRequest(experiments=("A",), preset="smoke", arm="standalone")
+    plan = plans(options(asked), experiments(Settings()), seed=1)["A"]
+    return str(plan.points["standalone"][0]["point_id"])
 
 
 class Server:
@@ -119,10 +130,10 @@ def fleet(measured: Home, device_class: str, tmp_path_factory: pytest.TempPathFa
     Device 0 is its CPU, with a regression that measures one point every 15 s. Devices 1 to 3 are simulated
     dies; no agent works for the last one. A host elsewhere is said to have a device of another class.
     """
-    (found,) = measured.rows("SELECT min_by(point_id, axis_value) AS point FROM points WHERE build = 'base'")
     smoke = {"experiments": ["A"], "preset": "smoke", "arm": "standalone"}
     cpu = {
-        "pool": "operate", "device_class": device_class, "agent": "cpu", "sweep": {**smoke, **found},
+        "pool": "operate", "device_class": device_class, "agent": "cpu",
+        "sweep": {**smoke, "point": first_point()},
         "devices": [{"host": HOST, "device": 0}], "regressions": [{"name": "often", "every_s": 15}],
     }  # fmt: skip
     npu = {

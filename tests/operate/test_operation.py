@@ -219,7 +219,7 @@ def test_an_approved_build_is_what_baseline_stands_for(measured: Home, fleet: Pa
     listed = json.loads(measured.run("baseline", "list", "--json"))
     of_cpu = next(row for row in listed if row["agent"] == "cpu")
     assert (of_cpu["build"], of_cpu["reason"], of_cpu["armed"], of_cpu["points"]) == (
-        "base", "for the fleet", True, 3
+        "base", "for the fleet", True, 1
     )  # fmt: skip
     assert of_cpu["approved_by"] and of_cpu["experiments"] == ["A"]
     measured.run("compare", "@baseline", "base", code=1)
