@@ -57,8 +57,9 @@ def _cells(record: TilingRecord, point: Mapping[str, Any]) -> tuple[str, ...]:
     assert record.tiling_key is not None and record.block_dim is not None
     vectors_per_cube = int((record.aiv_aic_ratio or "0:1").split(":")[0])
     name = f"{record.op_type}:{record.op_type}"
-    head = f"DEBUG [op_tiling.cpp:1][OPS_NN][DumpTilingInfo][{{tid}}] OpName:[{name}] "
-    lines = [head + chunk for chunk in (*_hint(record, point), *_dump(record, point))]
+    head = "DEBUG [op_tiling.cpp:1][OPS_NN][{}][{{tid}}] OpName:[{}] "
+    lines = [head.format("PrintTiling", name) + line for line in _hint(record, point)]
+    lines += [head.format("DumpTilingInfo", name) + chunk for chunk in _dump(record, point)]
     numbers = (
         record.block_dim,
         record.block_dim * vectors_per_cube,
