@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 from tasks.publish.bands import Row
 from tasks.publish.charts import FONT, GRID
 from tasks.publish.content import ReportContent
-from tasks.publish.display import NOTHING, axis_name, duration, experiment_name, ratio
+from tasks.publish.display import NOTHING, axis_name, duration, experiment_name, ratio, round_duration
 from tasks.sql import sql
 
 FEWEST_RUNS = 3
@@ -170,7 +171,7 @@ def _layout(line: list[Row]) -> dict[str, Any]:
     shown = list(range(0, len(line), every))
     values = [row["value_ns"] for row in line]
     low, high = min(values) * 0.9, max(values) * 1.12
-    ticks = [low + (high - low) * part / 4 for part in range(5)]
+    ticks = _round_ticks(low, high)
     frame = {
         "showline": True,
         "linecolor": "#57606a",
@@ -187,10 +188,17 @@ def _layout(line: list[Row]) -> dict[str, Any]:
         "legend": {"orientation": "h", "x": 0, "y": -0.36, "yanchor": "top", "font": {"size": 11}},
         "xaxis": {
             **frame, "tickvals": shown, "ticktext": [html.escape(line[place]["build"]) for place in shown],
-            "tickangle": 20, "range": [-0.5, len(line) - 0.5],
+            "tickangle": -20, "range": [-0.5, len(line) - 0.5],
         },
         "yaxis": {
             **frame, "title": {"text": "time per call", "standoff": 10}, "range": [low, high],
-            "tickvals": ticks, "ticktext": [duration(tick) for tick in ticks],
+            "tickvals": ticks, "ticktext": [round_duration(tick) for tick in ticks],
         },
     }  # fmt: skip
+
+
+def _round_ticks(low: float, high: float) -> list[float]:
+    """Round values from ``low`` to ``high``, three to seven of them."""
+    decade = 10.0 ** math.floor(math.log10(high - low))
+    step = next(part * decade for part in (0.2, 0.25, 0.5, 1.0, 2.0) if (high - low) / (part * decade) <= 6)
+    return [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
