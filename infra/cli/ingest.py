@@ -86,7 +86,8 @@ def _common_folder(names: list[str]) -> str:
 def _account(files: IngestedFiles, folder: str) -> Iterator[tuple[str, str, str, str]]:
     for file in files.account:
         rows = ", ".join(f"{n} {table}" for table, n in file.rows.items()) or "–"
-        why = ", ".join(f"{n} × {rule}" for rule, n in file.reasons.items()) or file.note or ""
+        reasons = ", ".join(f"{n} × {rule}" for rule, n in file.reasons.items())
+        why = "; ".join(filter(None, (reasons, file.note)))
         # Without a common folder there is nothing to shorten.
         yield file.file.removeprefix(folder), rows, str(file.quarantined), why.replace(folder or "\n", "")
 

@@ -28,7 +28,7 @@ _DOCUMENTS = {"capture.json", "environment.json"}
 
 @dataclass(frozen=True)
 class FileAccount:
-    """What became of one file: rows by table, refused rows by rule, a note where it has none by design."""
+    """What became of one file: rows by table, refused rows by rule, and a note about the rest."""
 
     file: str
     rows: dict[str, int]
@@ -137,11 +137,22 @@ def _read_logs(folder: Path, origin: Origin, parts: _Parts) -> dict[str, Any]:
 
 def _account(name: str, table: str | None, result: ReadResult) -> FileAccount:
     reasons = Counter(result.quarantine["rule"].to_pylist())
-    note = result.facts.get("not_read")
-    if note is None and (same := result.facts.get("same_kernels_as")):
-        note = "the same kernels as " + ", ".join(f"profiler/{file}" for file in same)
     rows = {table: result.table.num_rows} if table else {}
-    return FileAccount(name, rows, result.quarantine.num_rows, dict(reasons), note)
+    return FileAccount(name, rows, result.quarantine.num_rows, dict(reasons), _note(result.facts))
+
+
+def _note(facts: dict[str, Any]) -> str | None:
+    """Why a file has no rows by design, else how much of its kernels is without category or launch."""
+    if (not_read := facts.get("not_read")) is not None:
+        return str(not_read)
+    if same := facts.get("same_kernels_as"):
+        return "the same kernels as " + ", ".join(f"profiler/{file}" for file in same)
+    said = []
+    if (share := facts.get("other_share")) is not None:
+        said.append(f"{share:.1%} of the time is category other")
+    if "linked" in facts:
+        said.append(f"{facts['linked']} launches linked, {facts['negative_latencies']} latencies negative")
+    return "; ".join(said) or None
 
 
 def _in_capture(table: pa.Table) -> pa.Table:

@@ -78,6 +78,8 @@ def test_an_ingested_capture_gives_tables_and_an_account_of_every_file(host: Pat
     }
     tiling = {a.file: a.rows for a in found.account if a.file.startswith("log/")}
     assert sum(r["tilings"] for r in tiling.values()) == 7
+    (kernels,) = [a.note for a in found.account if "kernels" in a.rows]
+    assert kernels == "9.7% of the time is category other"
     (row,) = found.tables["captures"].to_pylist()
     assert (row["status"], row["raw_prefix"], row["device_class"]) == ("ingested", "raw/x", "910B2")
 
