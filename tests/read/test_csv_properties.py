@@ -109,7 +109,7 @@ def test_a_missing_optional_column_leaves_the_others_as_they_are(
     }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(data=rubbish, at=st.integers(0, COUNT), end=line_ends)
 def test_a_line_of_rubbish_is_refused_alone(
     origin: Origin, expected: dict[str, Any], data: bytes, at: int, end: str
@@ -122,7 +122,7 @@ def test_a_line_of_rubbish_is_refused_alone(
     assert result.quarantine["source_line"].to_pylist() == [at + 2]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(cut=st.floats(0, 1), end=line_ends)
 def test_a_file_cut_anywhere_keeps_its_whole_rows(
     origin: Origin, expected: dict[str, Any], cut: float, end: str
