@@ -18,6 +18,7 @@ import pytest
 from tasks.measure.serving.capture import LaunchFacts
 from tasks.measure.serving.kept import kept
 from tasks.measure.serving.load import BUILTIN, Loader, sglang_client
+from tasks.measure.serving.metrics import RequestResult, result_line
 from tasks.measure.serving.processes import free_port
 from tasks.measure.serving.server import REFERENCE, ServerOf, command_of
 from tasks.plan.serving import load_serving_experiments
@@ -31,8 +32,8 @@ TOLERANCES = {
     "mean_ttft_ms": 0.15, "mean_tpot_ms": 0.10, "mean_itl_ms": 0.10, "mean_e2e_latency_ms": 0.10,
     "output_throughput": 0.10, "request_throughput": 0.10,
 }  # fmt: skip
-"""Largest relative difference of the medians over the rounds. A few ms decide whether a request is taken into
-the server's next step or the one after it, so TTFT may also differ by one step, the mean ITL."""
+"""Largest relative difference of the medians over the rounds, on a machine that does nothing else; where the
+rounds of one client differ by more among themselves, no smaller difference can be told."""
 
 
 @pytest.fixture(scope="module")
@@ -85,15 +86,45 @@ def test_both_clients_agree_on_the_same_server(sglang: Client, facts: LaunchFact
     assert [r["completed"] for r in (*own, *theirs)] == [LOAD["prompts"]] * 2 * ROUNDS
     assert {n for r in (*own, *theirs) for n in r["input_lens"]} == {LOAD["input_tokens"]}
     assert {n for r in (*own, *theirs) for n in r["output_lens"]} == {LOAD["output_tokens"]}
-    print(f"\n{'metric':22} {'builtin':>10} {'sglang':>10} {'difference':>10} {'tolerance':>10}")
+    _print_and_compare(own, theirs)
+    _same_definitions(theirs)
+
+
+def _print_and_compare(own: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:
+    """Medians over the rounds differ by no more than the tolerance, or than one client's own rounds do."""
+    print(f"\n{'metric':20} {'builtin':>10} {'sglang':>10} {'change':>10} {'tolerance':>10} {'scatter':>8}")
     wrong = []
     for metric, tolerance in TOLERANCES.items():
-        mine, other = (statistics.median(r[metric] for r in results) for results in (own, theirs))
-        difference = mine / other - 1
-        print(f"{metric:22} {mine:10.3f} {other:10.3f} {difference:+10.1%} {tolerance:10.0%}")
-        a_step = metric == "mean_ttft_ms" and abs(mine - other) <= theirs[0]["mean_itl_ms"]
-        if abs(difference) > tolerance and not a_step:
+        mine, other = ([r[metric] for r in results] for results in (own, theirs))
+        difference = statistics.median(mine) / statistics.median(other) - 1
+        scatter = max((max(v) - min(v)) / statistics.median(v) for v in (mine, other))
+        numbers = f"{statistics.median(mine):10.3f} {statistics.median(other):10.3f} {difference:+10.1%}"
+        print(f"{metric:20} {numbers} {tolerance:10.0%} {scatter:8.0%}")
+        if abs(difference) > max(tolerance, scatter):
             wrong.append(metric)
     shares = [r["client_cpu_share"] for r in own]
     print(f"the built-in client used {statistics.median(shares):.1%} of a core")
     assert wrong == []
+
+
+def _same_definitions(theirs: list[dict[str, Any]]) -> None:
+    """SGLang's own per-request lists, put through the built-in definitions, give SGLang's own summary.
+
+    Its lists hold no end of the stream, so that TPOT and E2E lack the time from the last token to it.
+    """
+    for result in theirs:
+        rows = zip(result["input_lens"], result["ttfts"], result["itls"], result["output_lens"], strict=True)
+        again = result_line(
+            LOAD | {"request_rate": None},
+            [RequestResult(n, ttft, ttft + sum(itl), itl, tokens) for n, ttft, itl, tokens in rows],
+            result["duration"],
+            0.0,
+        )
+        for name in ("ttft", "itl"):
+            for statistic in ("mean", "median", "std", "p90", "p95", "p99"):
+                key = f"{statistic}_{name}_ms"
+                assert again[key] == pytest.approx(result[key], rel=1e-9), key
+        for key in ("output_throughput", "request_throughput"):
+            assert again[key] == pytest.approx(result[key], rel=1e-9), key
+        for key in ("mean_tpot_ms", "mean_e2e_latency_ms"):
+            assert again[key] == pytest.approx(result[key], rel=0.02), key
