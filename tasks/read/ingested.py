@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from data_contracts import from_rows, schema
 from tasks.collect.manifest import CaptureError, Manifest, read_manifest, verify
 from tasks.read import serving_bench
-from tasks.read.log_loss import loss_checks
+from tasks.read.loss_checks import loss_checks
 from tasks.read.origin import Origin
 from tasks.read.plog_tiling import LogFile, read_plog
 from tasks.read.profiler_folder import CHECKS, read_profiler

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tasks.read.log_loss import LossCounter, file_time_loss, loss_checks
+from tasks.read.log_loss import LossCounter, file_time_loss
+from tasks.read.loss_checks import loss_checks
 
 
 def test_missing_sequence_numbers_are_counted_in_any_order_and_once() -> None:
