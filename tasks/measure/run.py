@@ -275,7 +275,9 @@ def _without_secrets(variables: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _why_not_described(python: str, stderr: str) -> str:
-    last = stderr.strip().splitlines()[-1] if stderr.strip() else "no message"
+    # torch_npu writes an error code of its own below the exception.
+    lines = [line for line in stderr.splitlines() if line.strip() and not line.startswith("[")]
+    last = lines[-1] if lines else "no message"
     if missing := re.search(r"No module named '(torch|numpy)", last):
         return (
             f"measure_python: {python} has no {missing[1]}; install tilewatch[cpu] there, or set "
