@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import warnings
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
+from prefect.states import Scheduled
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
 from infra.agents.journal import Journal
@@ -13,9 +15,13 @@ from infra.errors import ServiceError
 
 if TYPE_CHECKING:
     import anyio.abc
-    from prefect.client.schemas.objects import FlowRun
+    from prefect.client.orchestration import PrefectClient
+    from prefect.client.schemas.objects import FlowRun, State
     from prefect.workers.process import ProcessJobConfiguration
 
+
+MOST_FAILED_STARTS = 3
+"""A run whose process ends before the flow begins is not started for ever."""
 
 # It takes the place of the plain process worker in Prefect's registry of this process, which is meant.
 warnings.filterwarnings("ignore", message="Type 'DeviceWorker'")
@@ -35,6 +41,7 @@ class DeviceWorker(ProcessWorker):
         super().__init__(limit=1, create_pool_if_not_found=False, **rest)
         self._journal = journal
         self._device_class = device_class
+        self._failed_starts: dict[UUID, int] = {}
         self.accepting = True
         """False while nothing new may be started: the agent drains, or looks at the build."""
 
@@ -66,9 +73,29 @@ class DeviceWorker(ProcessWorker):
             raise WrongDeviceError(f"this run is for {wanted}, and this device is {self._device_class}")
         noted = _Noted(task_status, self._journal, str(flow_run.id))
         try:
-            return await super().run(flow_run, configuration, noted)  # type: ignore[arg-type]
+            result = await super().run(flow_run, configuration, noted)  # type: ignore[arg-type]
         finally:
             self._journal.end(str(flow_run.id))
+        if result.status_code:
+            self._failed_starts[flow_run.id] = self._failed_starts.get(flow_run.id, 0) + 1
+        return result
+
+    async def _propose_crashed_state(
+        self, flow_run: FlowRun, message: str, client: PrefectClient | None = None
+    ) -> None:
+        if not await self._queued_again(flow_run):
+            await super()._propose_crashed_state(flow_run, message, client)
+
+    async def _queued_again(self, flow_run: FlowRun) -> bool:
+        """Queue a run again whose process ended before its flow began: the server was away at that moment."""
+        if not 0 < self._failed_starts.get(flow_run.id, 0) <= MOST_FAILED_STARTS:
+            return False
+        now = await self.client.read_flow_run(flow_run.id)
+        if now.run_count or now.state is None or not (now.state.is_pending() or now.state.is_crashed()):
+            return False
+        again: State[object] = Scheduled(message="its process ended before it began; it is started again")
+        await self.client.set_flow_run_state(flow_run.id, again, force=True)
+        return True
 
 
 class _Noted:

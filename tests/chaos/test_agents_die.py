@@ -91,7 +91,8 @@ def storm(site: Site, guest: Home, runs: int, kills: int, rng: random.Random) ->
         after = site.home.manifests()
         lost = sum(after.get(path) != kept[path] for path in kept)
         rows.append((victim.__name__, len(kept), lost, 0, time.monotonic() - begun))
-    wait_for(lambda: all(site.state(run) in FINAL for run in queued), 60 * runs)
+    wait_for(lambda: len(site.claimed(run_id)) == runs, 60 * runs)
+    wait_for(lambda: all(site.state(run) in FINAL for run in queued))
     states = {site.state(run) for run in queued}
     claimed = site.claimed(run_id)
     with site.archive() as archive:
@@ -197,3 +198,23 @@ def test_a_run_whose_worker_and_process_died_is_crashed_by_the_automation(site: 
     show([("worker and flow run killed, nobody came back", 1, 0, 0, took_s)])
     assert found["type"] == "CRASHED" and "no heartbeat" in found["message"]
     site.home.run("up")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_a_run_whose_process_ends_before_it_begins_is_started_three_more_times(site: Site) -> None:
+    found = site.api("GET", f"/deployments/name/part/{site.queue}")
+    run = site.api(
+        "POST",
+        f"/deployments/{found['id']}/create_flow_run",
+        parameters={"request": {"run_id": "none", "blocks": ["A-0"], "queue": site.queue}},
+        # As while the server is away: the process finds no API to begin with.
+        job_variables={"env": {"PREFECT_API_URL": "http://127.0.0.1:1/api"}},
+        state={"type": "SCHEDULED"},
+    )["id"]
+
+    def starts() -> int:
+        return sum(s["type"] == "SCHEDULED" for s in site.api("GET", f"/flow_run_states/?flow_run_id={run}"))
+
+    wait_for(lambda: starts() == 4, 400)
+    wait_for(lambda: site.state(run) == "CRASHED", 200)
