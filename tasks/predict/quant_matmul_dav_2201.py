@@ -7,7 +7,7 @@ Closed whitelists are taken as not matching, as they do not for the linears meas
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
 
@@ -26,35 +26,29 @@ DECODE_ROWS = 256
 OPTIMISED_WORKSPACE_BYTES = 50 * 1024 * 1024
 TBE_CORES = (20, 24)
 BASIC_SMALL = (512, 1024)
+L2_SHARE = 0.8
+L1_HELD_BYTES, L1_RELOADED_BYTES = 448 * 1024, 160 * 1024
 SCALE_BYTES = {"bfloat16": 2, "float32": 4}
-GENEROUS_BIAS_BYTES = 16
+BIAS_BYTES = {"bfloat16": 2, "float32": 4}
 TYPE_CODE = {None: 3, "int32": 3, "bfloat16": 27, "float32": 0}
 
 _BANKS = "a runtime_kb or AOE tuning bank, or a closed whitelist, may override it; the tiling log decides"
-_SHRUNK = (
-    "the steps that shrink singleCoreM and singleCoreN to 50 MiB are not written down, so both are absent"
-)
-_BIAS = "what a floating-point bias takes of UB is not written down: ubCalcM is absent where it would matter"
 _BASIC = "the Basic template's block choice is not restated; observe the tiling log"
 OUTCOMES = (
     Outcome("tbe", "TBE template: block search, more rows than one base block a core", None, _BANKS),
-    Outcome(
-        "tbe",
-        "TBE template: block search, and the output of a round passes 50 MiB",
-        unknown_reason=f"{_BANKS}; {_SHRUNK}",
-    ),
+    Outcome("tbe", "TBE template: block search; what a core holds is cut to 50 MiB over all", None, _BANKS),
     Outcome("tbe_optimised", "TBE template: block search, the rows fit one base block", None, _BANKS),
     Outcome("tbe_decode", "TBE template: block search, then the small-M decode rule", None, _BANKS),
     Outcome("basic", "Basic template: cube cores are neither 20 nor 24", None, _BASIC),
     Outcome("basic", "Basic template: M ≤ 16, 13000 ≤ K ≤ 18944 and N ≥ 1500 on 910B", None, _BASIC),
     Outcome(
-        "basic_or_tbe",
-        "M above 256: the not-full-load test chooses between Basic and TBE",
-        unknown_reason="the not-full-load test is not written down, and closed whitelists precede it; "
-        "KERNEL_TEMPLATE_TYPE in the observed tiling key decides (1 Basic, 0 or 2 TBE)",
+        "basic",
+        "Basic template: M above 256 and no side held whole in L1 pays",
+        None,
+        f"{_BASIC}; a closed whitelist that is asked first may take the TBE template instead",
     ),
 )
-PLAIN, SHRUNK, OPT, DECODE, BASIC_CORES, BASIC_DEEP, UNDECIDED = range(len(OUTCOMES))
+PLAIN, CUT, OPT, DECODE, BASIC_CORES, BASIC_DEEP, BASIC_LARGE = range(len(OUTCOMES))
 CONSTANTS = {
     **dict.fromkeys(("batchA", "batchB", "batchC", "singleCoreBatch", "isPertoken"), 1),
     **dict.fromkeys(("batchM", "batchN", "singleBatchM", "singleBatchN", "stepM", "stepN"), 1),
@@ -84,10 +78,10 @@ def tile(call: QuantMatmulCall, at: Points, platform: Platform, cann: CannVersio
     real = _single_core(call, at, found, base)
     used = np.minimum(ceil_div(at.m, real[0]) * ceil_div(at.n, real[1]), platform.cube_cores)
     single, shrunk = _within_workspace(real, base, used, optimised | decode)
-    searched = np.select([optimised, decode, shrunk], [OPT, DECODE, SHRUNK], PLAIN)
+    searched = np.select([optimised, decode, shrunk], [OPT, DECODE, CUT], PLAIN)
     outcome = where(template == PLAIN, searched, template)
     known = outcome < BASIC_CORES
-    data = _tiling_data(at, found, base, real, single)
+    data = _tiling_data(at, found, base, real, single, optimised | decode)
     data |= _unified_buffer(call, at, platform, base, optimised | decode)
     shape = {"M": at.m, "N": at.n, "Ka": at.k, "Kb": at.k, "singleCoreK": at.k}
     bias = {"isBias": int(call.bias_dtype is not None), "biasDtype": TYPE_CODE[call.bias_dtype]}
@@ -95,7 +89,7 @@ def tile(call: QuantMatmulCall, at: Points, platform: Platform, cann: CannVersio
     columns = {
         "tiling_key": KEY.compose(
             TRANS=2 * call.transpose_x + call.transpose_w,
-            KERNEL_TEMPLATE_TYPE=where(outcome <= SHRUNK, TBE, OPTIMISED),
+            KERNEL_TEMPLATE_TYPE=where(outcome <= CUT, TBE, OPTIMISED),
             PERTOKEN=1,
         ),
         "block_dim": used,
@@ -114,17 +108,9 @@ def tile(call: QuantMatmulCall, at: Points, platform: Platform, cann: CannVersio
         columns={name: where(known, values, UNSET) for name, values in columns.items()},
         fields=own,
         outcome=outcome,
-        outcomes=_outcomes(call),
+        outcomes=OUTCOMES,
         compared={n: v for n, v in own.items() if n not in FOLLOW_SHAPE and n not in CONSTANTS},
     )
-
-
-def _outcomes(call: QuantMatmulCall) -> tuple[Outcome, ...]:
-    """OUTCOMES, which say what a floating-point bias leaves open."""
-    if call.bias_dtype in (None, "int32"):
-        return OUTCOMES
-    said = tuple(replace(o, unknown_reason=f"{o.unknown_reason}; {_BIAS}") for o in OUTCOMES[:BASIC_CORES])
-    return said + OUTCOMES[BASIC_CORES:]
 
 
 def _searched(call: QuantMatmulCall, at: Points, platform: Platform, wanted: BoolArray) -> Result:
@@ -139,7 +125,7 @@ def _searched(call: QuantMatmulCall, at: Points, platform: Platform, wanted: Boo
 
 
 def _template(call: QuantMatmulCall, at: Points, platform: Platform, cann: CannVersion) -> IntArray:
-    """PLAIN for the TBE template, one of BASIC_…, or UNDECIDED between them."""
+    """PLAIN for the TBE template or one of BASIC_…."""
     if call.x_format == NZ:
         return np.full(len(at), PLAIN)
     if platform.cube_cores not in TBE_CORES and cann.quant_matmul_basic_other_cores:
@@ -147,7 +133,28 @@ def _template(call: QuantMatmulCall, at: Points, platform: Platform, cann: CannV
     small = (np.minimum(at.m, at.n) <= BASIC_SMALL[0]) & (np.maximum(at.m, at.n) <= BASIC_SMALL[1])
     deep = (at.m <= 16) & (at.k >= 13000) & (at.k <= 18944) & (at.n >= 1500)
     deep &= platform.name.startswith("Ascend910B")
-    return ints(np.select([small, deep, at.m > DECODE_ROWS], [PLAIN, BASIC_DEEP, UNDECIDED], PLAIN))
+    large = (at.m > DECODE_ROWS) & ~_held_whole(call, at, platform)
+    return ints(np.select([small, deep, large], [PLAIN, BASIC_DEEP, BASIC_LARGE], PLAIN))
+
+
+def _held_whole(call: QuantMatmulCall, at: Points, platform: Platform) -> BoolArray:
+    """Where the TBE template gains by holding the smaller of M and N with all of K in L1 (M above 256).
+
+    ops-nn, quant_batch_matmul_v3_basic_tiling.cpp, CheckNotFullLoadForMutliIterate, the same in all versions.
+    """
+    least, most = np.minimum(at.m, at.n), np.maximum(at.m, at.n)
+    total_bytes = at.m * at.k + at.k * at.n + 2 * at.m * at.n
+    shallow = mask((at.k < 1024) & (total_bytes <= platform.l2_bytes * L2_SHARE), len(at))
+    depth = align_up(at.k, 32)
+    held_bytes = align_up(least, 16) * depth
+    held_bytes = where(mask(least < 512, len(at)), np.minimum(held_bytes, 128 * depth), held_bytes)
+    by_rows = mask(at.m <= at.n, len(at))
+    wide = mask((by_rows & (not call.transpose_w)) | (~by_rows & call.transpose_x), len(at))
+    loads = ceil_div(most, platform.cube_cores * where(wide, 128, 64)) - 1
+    of_rows, of_columns = at.m if call.transpose_x else at.k, at.k if call.transpose_w else at.n
+    ragged = where(by_rows, of_rows, of_columns) % 128 != 0
+    fits = (held_bytes <= L1_HELD_BYTES) & ((loads * held_bytes > L1_RELOADED_BYTES) | ragged)
+    return mask(shallow | (least <= 256) | fits, len(at))
 
 
 def _decode(
@@ -176,18 +183,25 @@ def _within_workspace(
     used: IntArray,
     small_m: BoolArray,
 ) -> tuple[tuple[IntArray, IntArray], BoolArray]:
-    """singleCoreM and singleCoreN, UNSET where the host shrinks them to 50 MiB, and where that is.
+    """singleCoreM and singleCoreN, and where they had to be cut to 50 MiB over all cores.
 
-    The small-M templates take one base block. Elsewhere one side is cut to one where both hold several.
+    The small-M templates take one base block. Elsewhere one side is cut to one where both hold several. Past
+    50 MiB rows are divided first, down to one base block, then columns.
     """
     loops_m, loops_n = ceil_div(real[0], base[0]), ceil_div(real[1], base[1])
     both = (real[0] > base[0]) & (real[1] > base[1])
     by_m = both & (loops_m <= loops_n)
     cut = where(by_m, base[0], real[0]), where(both & ~by_m, base[1], real[1])
-    workspace = np.maximum(cut[0], base[0]) * np.maximum(cut[1], base[1]) * 4 * used
-    shrunk = ~small_m & (workspace > OPTIMISED_WORKSPACE_BYTES)
-    m, n = (where(small_m, base[i], where(shrunk, UNSET, cut[i])) for i in (0, 1))
-    return (m, n), shrunk
+    rows = np.maximum(cut[0], base[0])
+    columns = where(small_m, align_up(cut[1], base[1]), np.maximum(cut[1], base[1]))
+    over = rows * columns * 4 * used > OPTIMISED_WORKSPACE_BYTES
+    limit = OPTIMISED_WORKSPACE_BYTES // used // 4
+    fewer = np.maximum(ceil_div(rows, 16) // ceil_div(rows * columns, limit) * 16, base[0])
+    narrower = ceil_div(ceil_div(columns, base[1]), ceil_div(fewer * columns, limit)) * base[1]
+    narrower = np.maximum(np.minimum(narrower, limit // fewer // base[1] * base[1]), base[1])
+    kept = (where(small_m, base[i], cut[i]) for i in (0, 1))
+    m, n = (where(over, new, old) for new, old in zip((fewer, narrower), kept, strict=True))
+    return (m, n), over
 
 
 def _tiling_data(
@@ -196,6 +210,7 @@ def _tiling_data(
     base: tuple[IntArray, IntArray, IntArray],
     real: tuple[IntArray, IntArray],
     single: tuple[IntArray, IntArray],
+    small_m: BoolArray,
 ) -> dict[str, IntArray]:
     base_m, base_n, base_k = base
     step_a, step_b = ceil_div(found.k_a_l1, found.k_l0), ceil_div(found.k_b_l1, found.k_l0)
@@ -209,7 +224,7 @@ def _tiling_data(
         "transLength": np.maximum(np.maximum(base_m, base_n) * base_k, 4 * base_m * base_n),
         "shareL0CSize": 4 * base_m * base_n,
         "shareL1Size": depth_a * base_m * base_k + depth_b * base_n * base_k,
-        "iterateOrder": _iterate_order(at, found, base, single),
+        "iterateOrder": _iterate_order(at, found, base, real, small_m),
     }  # fmt: skip
 
 
@@ -217,15 +232,15 @@ def _iterate_order(
     at: Points,
     found: Result,
     base: tuple[IntArray, IntArray, IntArray],
-    single: tuple[IntArray, IntArray],
+    real: tuple[IntArray, IntArray],
+    small_m: BoolArray,
 ) -> IntArray:
-    """1 for A only held whole, or both and the cheaper way; UNSET where that rests on an absent size."""
+    """1 for A only held whole, or both and the cheaper way, by what a core gets before anything is cut."""
     whole = ceil_div(at.k, 32)
     full_a, full_b = found.k_a_l1 >= whole, found.k_b_l1 >= whole
-    m, n = single
+    m, n = (where(small_m, base[i], real[i]) for i in (0, 1))
     by_rows = m + n * ceil_div(m, base[0]) < n + m * ceil_div(n, base[1])
-    both = full_a & full_b
-    return where(both & (m == UNSET), UNSET, ints((full_a & ~full_b) | (both & by_rows)))
+    return ints((full_a & ~full_b) | (full_a & full_b & by_rows))
 
 
 def _unified_buffer(
@@ -239,11 +254,8 @@ def _unified_buffer(
     scale = SCALE_BYTES[call.scale_dtype]
     need = 32 * base_m + where(optimised, 4 * base_m * base_n + 4 * align_up(base_m, 8) + 8 * base_n, 56)
     row = where(optimised, base_n * (12 + 4), base_n * (12 + 8 + 2 * scale + 4 + 4) + 8)
+    if call.bias_dtype in BIAS_BYTES:  # two buffers and once in float32; a row's sum unless optimised
+        need = need + base_n * (2 * BIAS_BYTES[call.bias_dtype] + 4)
+        row = row + where(optimised, 0, 4 * base_n)
     rows = np.minimum(np.minimum((platform.ub_bytes - need) // row, base_m), at.m)
-    if call.bias_dtype not in (None, "int32"):
-        # What such a bias takes of UB is not restated; where even a generous share changes nothing, it is
-        # known.
-        fewest = np.minimum((platform.ub_bytes - need - GENEROUS_BIAS_BYTES * base_n) // row, rows)
-        rows = where(fewest == rows, rows, UNSET)
-    buffer = where(optimised, 0, where(rows == UNSET, UNSET, 8 * rows * base_n))
-    return {"ubCalcM": rows, "ubCalcN": base_n, "needUbBuffer": buffer}
+    return {"ubCalcM": rows, "ubCalcN": base_n, "needUbBuffer": where(optimised, 0, 8 * rows * base_n)}
