@@ -1,7 +1,7 @@
 """Host tiling of QuantBatchMatmulV3 on NpuArch 2201 (910B, 910C): int8, scales per channel and token.
 
 Restates ops-nn's choice of template and the tiling data of its TBE template around the block search. The
-Basic template's rules are not known completely: where it is chosen, or may be, the record says unknown.
+Basic template's own blocks are not restated: where it is chosen the record says unknown.
 Closed whitelists are taken as not matching, as they do not for the linears measured here.
 """
 
