@@ -24,7 +24,6 @@ def environments(tmp_path: Path) -> tuple[str, str]:
     return f"old={script}", f"new=python={sys.executable}"
 
 
-@pytest.mark.soak  # two CANN trees take the same way in tests/npu
 def test_two_builds_are_measured_in_one_lease_in_abba_order_and_compared(
     home: Any, environments: tuple[str, str], repository: Path
 ) -> None:
