@@ -96,9 +96,7 @@ def _plain(table: pa.Table) -> list[dict[str, Any]]:
     maps = {f.name for f in table.schema if pa.types.is_map(f.type)}
     rows: list[dict[str, Any]] = table.to_pylist()
     if maps:
-        rows = [
-            {k: dict(v) if k in maps and v is not None else v for k, v in row.items()} for row in rows
-        ]
+        rows = [{k: dict(v) if k in maps and v is not None else v for k, v in row.items()} for row in rows]
     return rows
 
 
