@@ -109,15 +109,6 @@ class ObjectStore:
                 for item in page.get("Contents", []):
                     yield ObjectInfo(item["Key"], item["Size"])
 
-    def list_folders(self, prefix: str) -> Iterator[str]:
-        """Prefixes one level below ``prefix``, each ending in a slash."""
-        with explained(self.endpoint, f"list {prefix}"):
-            pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self.bucket, Prefix=prefix, Delimiter="/"
-            )
-            for page in pages:
-                yield from (str(item["Prefix"]) for item in page.get("CommonPrefixes", []))
-
     def head(self, key: str) -> ObjectInfo:
         """Size and checksum of ``key``. Raises ObjectMissingError."""
         with explained(self.endpoint, f"look up {key}"):
