@@ -23,7 +23,7 @@ LOG_TAIL_LINES = 40
 STOP_GRACE_S = 5.0
 EXIT_STOPPED = 3
 
-_SECRET_NAME = re.compile(r"SECRET|TOKEN|PASSWORD|CREDENTIAL|ACCESS_KEY", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"SECRET|TOKEN(?!S|IZ)|PASSWORD|CREDENTIAL|ACCESS_KEY", re.IGNORECASE)
 _OF_A_CAPTURE = ("plan.json", "stdout.log", "stderr.log", "samples.jsonl", "profiler", "log")
 
 
@@ -80,7 +80,7 @@ def describe(python: str, agent: str, variables: Mapping[str, str] | None = None
             capture_output=True,
             text=True,
             timeout=DESCRIBE_TIMEOUT_S,
-            env=_without_secrets(variables),
+            env=without_secrets(variables),
         )
     except OSError as error:
         raise MeasureError(
@@ -128,7 +128,7 @@ def measure_process(
         command += ["--lock-fd", str(lock_fd)]
     try:
         inherited = () if lock_fd is None else (lock_fd,)
-        with _session(command, inherited, _without_secrets(variables)) as child:
+        with _session(command, inherited, without_secrets(variables)) as child:
             follower = _Follower(child, len(plan["points"]), timeout_s, on_progress)
             timed_out = not follower.follow()
         return _outcome(child.returncode, follower, capture_dir, timed_out)
@@ -268,8 +268,11 @@ def _remove_partial(capture_dir: Path) -> None:
     shutil.rmtree(capture_dir)
 
 
-def _without_secrets(variables: Mapping[str, str] | None) -> dict[str, str]:
-    """The environment without what looks like a credential: a measuring program needs none."""
+def without_secrets(variables: Mapping[str, str] | None) -> dict[str, str]:
+    """``variables``, or this process's own, without what looks like a credential: nobody measured needs it.
+
+    A number of tokens, as in SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK, is none.
+    """
     given = os.environ if variables is None else variables
     return {name: value for name, value in given.items() if not _SECRET_NAME.search(name)}
 

@@ -14,7 +14,7 @@ import pytest
 from tasks.collect.manifest import read_manifest, verify
 from tasks.measure.identity import build_id
 from tasks.measure.method import METHOD_VERSION
-from tasks.measure.run import Description, MeasureError, Progress, describe, measure_process
+from tasks.measure.run import Description, MeasureError, Progress, describe, measure_process, without_secrets
 
 Make = Callable[..., dict[str, Any]]
 
@@ -156,6 +156,15 @@ def test_no_credential_reaches_the_process_or_the_capture(
     measure_process(plan([point(1)]), tmp_path / "c", python=sys.executable, timeout_s=60)
     files = [p for p in (tmp_path / "c").rglob("*") if p.is_file()]
     assert files and not [p for p in files if b"hunter2hunter2" in p.read_bytes()]
+
+
+def test_a_number_of_tokens_is_no_credential() -> None:
+    given = {
+        "HF_TOKEN": "x",
+        "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK": "96",
+        "TOKENIZERS_PARALLELISM": "0",
+    }
+    assert set(without_secrets(given)) == set(given) - {"HF_TOKEN"}
 
 
 def test_the_build_has_the_same_name_on_both_sides(described: Description) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
-from tasks.measure.run import Outcome
+from tasks.measure.run import Outcome, without_secrets
 from tasks.measure.serving import verify
 from tasks.measure.serving.capture import (
     LaunchFacts,
@@ -26,8 +25,6 @@ from tasks.measure.serving.processes import free_port, is_free, listeners, tree
 from tasks.measure.serving.server import REFERENCE, ServerOf, command_of
 from tasks.plan.order import seed_for
 from tasks.plan.serving_plan import Launch, ServingPlan
-
-_SECRET_NAME = re.compile(r"SECRET|TOKEN|PASSWORD|CREDENTIAL|ACCESS_KEY", re.IGNORECASE)
 
 
 def run_launch(
@@ -87,7 +84,7 @@ class _Run:
         mark = f"{self._facts.run_id}-{self._launch.name}-{record.started_ns}"
         inherited = () if self._facts.lock_fd < 0 else (self._facts.lock_fd,)
         grace_s = float(self._plan.server["stop_grace_s"])
-        environment = {**_clean_environment(self._facts.variables), **record.environment}
+        environment = {**without_secrets(self._facts.variables), **record.environment}
         begun_ns = time.perf_counter_ns()
         with kept(record.command, environment, mark, self._log, self._log, grace_s, inherited) as process:
             record.pid = process.pid
@@ -147,7 +144,7 @@ class _Run:
         load = {**self._plan.load, "vocabulary": self._plan.server["vocabulary"]}
         write_json(self._folder / "load.json", load)
         plan = self._plan
-        return Loader(plan.client, plan.client_rules, load, self._folder, _clean_environment(None), mark)
+        return Loader(plan.client, plan.client_rules, load, self._folder, without_secrets(None), mark)
 
     def _stop(self, process: Kept, grace_s: float) -> None:
         if self._record.failure is None:
@@ -177,9 +174,3 @@ class _Run:
             "arm": self._launch.arm,
             "agent": self._plan.agent,
         }
-
-
-def _clean_environment(variables: Mapping[str, str] | None) -> dict[str, str]:
-    """The environment without what looks like a credential: neither a server nor a client needs one."""
-    given = os.environ if variables is None else variables
-    return {name: value for name, value in given.items() if not _SECRET_NAME.search(name)}
