@@ -10,17 +10,20 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PRESET ?= quick
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help run test lint types soak bench npu-venv lock clean
+.PHONY: help run test test-slow lint types soak bench npu-venv lock clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 run: $(VENV)/.run ## measure experiments A–D on this machine, archive, validate, report (PRESET=smoke|quick|full)
 	$(BIN)/tilewatch run A B C D --preset $(PRESET)
 
 test: $(VENV)/.dev ## run the tests (ARGS="-k name" is passed to pytest; ARGS="-n 0 -s" shows the tables)
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+test-slow: $(VENV)/.dev ## the tests that take minutes each; CI runs them too
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow $(ARGS)
 
 lint: $(VENV)/.dev ## ruff over the whole tree
 	$(BIN)/ruff check .
