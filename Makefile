@@ -23,7 +23,7 @@ test: $(VENV)/.dev ## run the tests (ARGS="-k name" is passed to pytest; ARGS="-
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 test-slow: $(VENV)/.dev ## the tests that take minutes each; CI runs them too
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'slow and not soak' $(ARGS)
 
 lint: $(VENV)/.dev ## ruff over the whole tree
 	$(BIN)/ruff check .

@@ -25,6 +25,8 @@ from infra.spool import RunFolder
 from tests.chaos.scene import FINAL, Site, overlaps, show, wait_for, working
 from tests.flows.conftest import Home
 
+pytestmark = pytest.mark.slow
+
 DEVICES = (1, 2, 3, 4)
 HOST = os.uname().nodename
 

@@ -18,6 +18,8 @@ from tasks.measure.program import locks
 from tests.chaos.scene import Wire, lost_and_doubled, show, wait_for
 from tests.flows.conftest import Home
 
+pytestmark = pytest.mark.slow
+
 SIMULATED = ("run", "A", "--preset", "smoke", "--agent", "simulated", "--arm", "standalone", "--seed", "7")
 BUILD = "sim-cann8.5.0"
 FAKETIME = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)

@@ -7,7 +7,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -53,14 +53,22 @@ def assert_goes_on(home: Home, undisturbed: list[object], seconds: float) -> Non
 
 
 @pytest.fixture(scope="module")
-def undisturbed(archived: Home) -> list[object]:
-    """What the same run stores when nothing happens to it."""
-    return [
-        archived.rows(sql.replace(f"FROM {table}", f"FROM (FROM {table} WHERE build = 'base')"))
-        for sql, table in ((POINTS, "points"), (CAPTURES, "captures"), (KEPT, "samples"))
-    ]
+def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Iterator[Home]:
+    """A home with one run to which nothing happened."""
+    made = Home(tmp_path_factory.mktemp("finished") / "home", {"PREFECT_API_URL": prefect_server})
+    made.run("up", "--store-only")
+    made.run(*SMOKE, "--build", "base")
+    yield made
+    made.run("down")
 
 
+@pytest.fixture(scope="module")
+def undisturbed(finished: Home) -> list[object]:
+    """What that run stored."""
+    return tables(finished)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("lot", range(3))
 def test_a_run_killed_at_a_random_moment_goes_on(home: Home, undisturbed: list[object], lot: int) -> None:
     seconds = random.Random(lot).uniform(LONGEST_KILL_S * lot / 3, LONGEST_KILL_S * (lot + 1) / 3)
@@ -101,12 +109,13 @@ def test_the_object_store_killed_in_the_middle_is_started_again_and_nothing_is_l
     assert tables(home) == undisturbed
 
 
-def test_resuming_a_finished_run_measures_nothing_and_stores_nothing_twice(home: Home) -> None:
-    home.run(*SMOKE)
-    (run_id,) = run_ids(home)
-    before, kept = tables(home), home.manifests()
-    home.run("run", "--resume", run_id)
-    assert tables(home) == before and home.manifests() == kept
+def test_resuming_a_finished_run_measures_nothing_and_stores_nothing_twice(
+    finished: Home, undisturbed: list[object]
+) -> None:
+    (run_id,) = run_ids(finished)
+    kept = finished.manifests()
+    finished.run("run", "--resume", run_id)
+    assert tables(finished) == undisturbed and finished.manifests() == kept
 
 
 def _wait_for(condition: Callable[[], bool], seconds: float = 90) -> None:

@@ -15,6 +15,8 @@ from tasks.measure.run import describe
 from tasks.plan.experiment import load_experiments
 from tasks.plan.plan import Request, make_plan
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def environments(tmp_path: Path) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from infra.settings import Settings
 from tasks.plan.experiment import load_experiments
 from tasks.plan.plan import Plan, Request, make_plan
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 TILEWATCH = Path(sys.executable).parent / "tilewatch"
 SMALL = {"processes": 2, "samples": 3, "max_point_ms": 40, "control_arms": 0}

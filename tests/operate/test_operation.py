@@ -18,7 +18,7 @@ from tests.flows.conftest import Home
 from tests.operate.conftest import DIES, OLD, QUEUE, Server, ended, wait_for
 from tests.operate.team import Team
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 """The first test waits for server, fleet and agents, the others for flows: longer on a loaded machine."""
 
 

@@ -21,7 +21,7 @@ from tests.serving.conftest import EXPERIMENTS
 from tests.serving.test_launch_faults import processes_of
 
 ARMS = ("w8a8_nz", "w8a8_nd", "bf16")
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @dataclass
