@@ -117,8 +117,9 @@ def _formats(found: list[Row], several: bool) -> Section:
     sentence = f"{len(proved)} of {count(len(found), 'row')} have both formats proved, so a percentage."
     if proved:
         best = min(proved, key=lambda row: row["nz_percent"])
+        found_best = "NZ gains most" if best["nz_percent"] < 0 else "NZ is faster nowhere; it loses least"
         sentence += (
-            f" NZ gains most at {best['linear']} M {best['axis_value']} of {best['build']}: "
+            f" {found_best} at {best['linear']} M {best['axis_value']} of {best['build']}: "
             f"{best['nz_percent']:+.1f} %."
         )
     end_to_end = any(row["serving"] for row in found)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tasks.analyse.experiment_tables import core_counts, format_effect, grouped_points, tiling_stretches
@@ -115,6 +116,16 @@ def test_the_report_says_each_answer_in_a_sentence(both: RunTables) -> None:
     key = ["wq_a", NEW, "4096", "16"]
     (row,) = [row for row in said["cores"].rows if row[:4] == key]
     assert row[5:] == ["4", "tiling log", "16", "4, agrees", "100"]
+
+
+def test_nz_that_is_slower_everywhere_is_not_said_to_gain(both: RunTables) -> None:
+    samples = both.samples
+    tripled = pc.multiply(samples["duration_ns"], pc.if_else(pc.equal(samples["arm"], "nz"), 3, 1))
+    position = samples.column_names.index("duration_ns")
+    slower = samples.set_column(position, samples.schema.field(position), tripled.cast(pa.int64()))
+    content = ReportContent(both.runs, both.captures, both.points, slower, both.alignments)
+    (said,) = [s for s in sections(content, predicted_points(both.runs, both.points)) if s.name == "formats"]
+    assert "NZ is faster nowhere; it loses least at " in said.sentence and "gains" not in said.sentence
 
 
 def test_predicted_charts_name_the_builds_and_say_predicted(both: RunTables) -> None:
