@@ -1,7 +1,8 @@
 """What a sweep costs beside measuring: operator calls, processes and the rest, as shares of its wall time.
 
 Reference of every ratio: the wall time of the same sweep. ``python bench_sweep_overhead.py [A] [smoke]``
-takes experiments and a preset; ``A full`` is the smallest full sweep and so the least favourable one.
+takes experiments, a preset and options of `tilewatch run`. What is fixed weighs most in a short sweep:
+`A full` is over in a minute, and fewer ``--processes`` than the preset's are less favourable than it.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from infra.settings import Settings
 TILEWATCH = Path(sys.executable).parent / "tilewatch"
 
 
-def main(experiments: list[str], preset: str) -> None:
+def main(experiments: list[str], preset: str, options: list[str]) -> None:
     """Run one sweep on an empty home and print where its wall time went."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         environment = {**os.environ, "TILEWATCH_HOME": folder, "TILEWATCH_LOCK_FOLDER": f"{folder}/locks"}
         began = time.perf_counter()
         subprocess.run(
-            [str(TILEWATCH), "run", *experiments, "--preset", preset],
+            [str(TILEWATCH), "run", *experiments, "--preset", preset, *options],
             env=environment,
             check=True,
             stdout=subprocess.DEVNULL,
@@ -39,7 +40,7 @@ def main(experiments: list[str], preset: str) -> None:
             runs = archive.tables.scan("runs")
     operators_s = pc.sum(runs["operator_time_ns"]).as_py() / 1e9
     processes_s = pc.sum(runs["wall_time_ns"]).as_py() / 1e9
-    print(f"sweep {' '.join(experiments)} {preset}: {wall_s:.1f} s of wall time")
+    print(f"sweep {' '.join([*experiments, preset, *options])}: {wall_s:.1f} s of wall time")
     for name, seconds in (
         ("inside operator calls", operators_s),
         ("measuring processes, start to end", processes_s),
@@ -50,4 +51,5 @@ def main(experiments: list[str], preset: str) -> None:
 
 if __name__ == "__main__":
     words = sys.argv[1:] or ["A", "smoke"]
-    main(words[:-1], words[-1])
+    preset_at = next(i for i, word in enumerate(words) if word in ("smoke", "quick", "full"))
+    main(words[:preset_at], words[preset_at], words[preset_at + 1 :])
