@@ -19,6 +19,8 @@ FONT = {
     "color": "#1b1f24",
 }
 GRID = "#e3e7eb"
+FRAME = {"showline": True, "linecolor": "#57606a", "gridcolor": GRID, "zeroline": False, "ticks": "outside"}
+"""An axis of a chart, before its own range and title."""
 LINE_CHARACTERS = 75
 """Characters of a band's label that fit beside each other over the width of a chart."""
 # Okabe and Ito's colours, told apart by colour-blind readers, ordered so that neighbours differ in lightness.
@@ -105,13 +107,6 @@ def _hover(row: Row) -> str:
 
 def _layout(points: Sequence[Row], with_bands: bool) -> dict[str, Any]:
     values = sorted({int(point["axis_value"]) for point in points})
-    frame = {
-        "showline": True,
-        "linecolor": "#57606a",
-        "gridcolor": GRID,
-        "zeroline": False,
-        "ticks": "outside",
-    }
     edges = [math.log10(values[0] / 1.2), math.log10(values[-1] * 1.2)]
     timed = [point for point in points if point["value_ns"] is not None]
     low = min(point["low_ns"] for point in timed) / 1.25
@@ -126,7 +121,7 @@ def _layout(points: Sequence[Row], with_bands: bool) -> dict[str, Any]:
         "legend": {"orientation": "h", "x": 0, "y": -0.22, "yanchor": "top", "font": {"size": 11}},
         "hovermode": "closest",
         "xaxis": {
-            **frame,
+            **FRAME,
             "type": "log",
             "title": {"text": _x_title(points[0]["axis"]), "standoff": 6},
             "tickvals": tick_values(values),
@@ -134,7 +129,7 @@ def _layout(points: Sequence[Row], with_bands: bool) -> dict[str, Any]:
             "showgrid": not with_bands,
         },
         "yaxis": {
-            **frame,
+            **FRAME,
             "type": "log",
             "title": {"text": "time per call", "standoff": 10},
             "range": [math.log10(low), math.log10(high)],

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 import pyarrow.compute as pc
 
 from tasks.publish.bands import Row
-from tasks.publish.charts import FONT, GRID
+from tasks.publish.charts import FONT, FRAME
 from tasks.publish.content import ReportContent
 from tasks.publish.display import NOTHING, axis_name, duration, experiment_name, ratio, round_duration
 from tasks.sql import sql
@@ -172,13 +172,6 @@ def _layout(line: list[Row]) -> dict[str, Any]:
     values = [row["value_ns"] for row in line]
     low, high = min(values) * 0.9, max(values) * 1.12
     ticks = _round_ticks(low, high)
-    frame = {
-        "showline": True,
-        "linecolor": "#57606a",
-        "gridcolor": GRID,
-        "zeroline": False,
-        "ticks": "outside",
-    }
     return {
         "template": "none",
         "font": FONT,
@@ -187,11 +180,11 @@ def _layout(line: list[Row]) -> dict[str, Any]:
         "showlegend": True,
         "legend": {"orientation": "h", "x": 0, "y": -0.36, "yanchor": "top", "font": {"size": 11}},
         "xaxis": {
-            **frame, "tickvals": shown, "ticktext": [html.escape(line[place]["build"]) for place in shown],
+            **FRAME, "tickvals": shown, "ticktext": [html.escape(line[place]["build"]) for place in shown],
             "tickangle": -20, "range": [-0.5, len(line) - 0.5],
         },
         "yaxis": {
-            **frame, "title": {"text": "time per call", "standoff": 10}, "range": [low, high],
+            **FRAME, "title": {"text": "time per call", "standoff": 10}, "range": [low, high],
             "tickvals": ticks, "ticktext": [round_duration(tick) for tick in ticks],
         },
     }  # fmt: skip

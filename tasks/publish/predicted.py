@@ -20,7 +20,7 @@ from tasks.predict.for_points import point_predictions
 from tasks.predict.predict import predict_axis
 from tasks.predict.targets import Target, targets
 from tasks.publish.bands import Row
-from tasks.publish.charts import FONT, GRID, STYLES, tick_values
+from tasks.publish.charts import FONT, FRAME, STYLES, tick_values
 from tasks.publish.display import experiment_name
 
 ARMS = ("standalone", "tuple_input", "int8", "int8_hint")
@@ -119,13 +119,6 @@ def _figure(
 
 
 def _layout(axis: str, last: int, most_rounds: int) -> dict[str, Any]:
-    frame = {
-        "showline": True,
-        "linecolor": "#57606a",
-        "gridcolor": GRID,
-        "zeroline": False,
-        "ticks": "outside",
-    }
     return {
         "template": "none",
         "font": FONT,
@@ -133,15 +126,15 @@ def _layout(axis: str, last: int, most_rounds: int) -> dict[str, Any]:
         "margin": {"l": 60, "r": 14, "t": 10, "b": 70},
         "legend": {"orientation": "h", "x": 0, "y": -0.24, "yanchor": "top", "font": {"size": 11}},
         "xaxis": {
-            **frame,
+            **FRAME,
             "type": "log",
             "title": {"text": axis, "standoff": 4},
             "tickvals": tick_values([2**power for power in range(last.bit_length())]),
             "anchor": "y2",
         },
-        "yaxis": {**frame, "title": {"text": "cores"}, "domain": [0.54, 1], "rangemode": "tozero"},
+        "yaxis": {**FRAME, "title": {"text": "cores"}, "domain": [0.54, 1], "rangemode": "tozero"},
         "yaxis2": {
-            **frame,
+            **FRAME,
             "title": {"text": "rounds"},
             "domain": [0, 0.46],
             "rangemode": "tozero",
