@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-ANALYSIS_VERSION = 1
+ANALYSIS_VERSION = 2
 """Raised when the same tables would give other verdicts; stored on every derived row."""
 
 
