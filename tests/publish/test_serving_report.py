@@ -46,7 +46,7 @@ def test_the_first_sentence_says_whether_w8a8_paid_off_by_how_much_where_and_why
     ("columns", "said"),
     [
         ({"verdict": "FASTER"}, "W8A8 (w8a8_nz) paid off here: TPOT"),
-        ({"verdict": "SAME"}, "W8A8 (w8a8_nz) made no difference here that exceeds the floor of ×1.008: TPOT"),
+        ({"verdict": "SAME"}, "W8A8 (w8a8_nz) made no difference here beyond the floor of ×1.008: TPOT"),
         (
             {"verdict": "UNDECIDED"},
             "Whether W8A8 (w8a8_nz) paid off here is not decided by 5 launches an arm: TPOT",
