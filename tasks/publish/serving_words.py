@@ -93,9 +93,7 @@ def _paid_off(row: Row) -> str:
         case "SLOWER":
             return f"W8A8 ({arm}) did not pay off here"
         case "SAME":
-            return (
-                f"W8A8 ({arm}) made no difference here beyond the floor of {ratio(row['floor_ratio'])}"
-            )
+            return f"W8A8 ({arm}) made no difference here beyond the floor of {ratio(row['floor_ratio'])}"
         case "UNDECIDED" if row["refused"]:
             return f"Whether W8A8 ({arm}) paid off cannot be said: {row['verdict_reason']}"
         case "UNDECIDED":
