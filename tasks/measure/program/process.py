@@ -43,6 +43,7 @@ class Process:
         self._guard = guard
         self._tell = tell
         self._started_ns = time.time_ns()
+        self._clock_ns = time.monotonic_ns()
         self._folder = CaptureFolder(capture)
         self._backend = backend_of(plan["agent"])
         self._profile_facts: Dict[str, Any] = {}
@@ -85,7 +86,9 @@ class Process:
         evidence = self._backend.evidence()
         capture = documents.capture(self._plan, measurement, reason, variables, evidence)
         capture.update(self._profile_facts)
-        capture.update(started_ns=self._started_ns, ended_ns=time.time_ns(), phases=self._phases)
+        # A system clock that is set back meanwhile must not let a capture end before it began.
+        ended_ns = self._started_ns + time.monotonic_ns() - self._clock_ns
+        capture.update(started_ns=self._started_ns, ended_ns=ended_ns, phases=self._phases)
         self._folder.document("capture.json", capture)
         self._guard.check()
         _end_output()
