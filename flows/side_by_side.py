@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prefect import flow, runtime, task
+from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
 from flows.compare import Comparison, compare
 from flows.requests import CompareRequest, SweepRequest
 from flows.sweep import (
     archived,
-    experiments,
+    begun_once,
     leave_artifacts,
     measure,
-    options,
     publish,
-    serving_experiments,
     tabulated,
 )
 from infra import progress, spool
@@ -77,12 +75,4 @@ def start_together(request: SweepRequest) -> str:
 
     A flow run that is started again, because its worker died, goes on with the runs that it began.
     """
-    settings = load_settings()
-    asker = f"{runtime.flow_run.root_flow_run_id} {request.model_dump_json()}"
-    if begun := spool.asked_by(settings, asker):
-        return begun
-    with open_archive(settings) as archive:
-        known = experiments(settings), serving_experiments(settings)
-        folders = prepare_together(settings, archive, options(request), *known)
-    spool.note_asker(folders[0], asker)
-    return folders[0].document.run_id
+    return begun_once(request, lambda *given: prepare_together(*given)[0])

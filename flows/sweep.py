@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from prefect import flow, runtime, task
@@ -96,13 +97,18 @@ def start(request: SweepRequest) -> str:
 
     A flow run that is started again, because its worker died, goes on with the run that it began.
     """
+    return begun_once(request, prepare)
+
+
+def begun_once(request: SweepRequest, prepared: Callable[..., RunFolder]) -> str:
+    """Id of the run that this flow run began; ``prepared`` makes it, as ``prepare`` does, only once."""
     settings = load_settings()
     asker = f"{runtime.flow_run.root_flow_run_id} {request.model_dump_json()}"
     if begun := spool.asked_by(settings, asker):
         return begun
     with open_archive(settings) as archive:
         known = experiments(settings), serving_experiments(settings)
-        folder = prepare(settings, archive, options(request), *known)
+        folder = prepared(settings, archive, options(request), *known)
     spool.note_asker(folder, asker)
     return folder.document.run_id
 
