@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
@@ -25,20 +24,12 @@ from tasks.publish.headline import headline
 from tasks.publish.layer import layer_tables
 from tasks.publish.ledger_table import break_even_lines, ledger_rows
 from tasks.publish.over_builds import OverBuilds, over_builds
+from tasks.publish.pages import templates
 from tasks.publish.predicted import predicted_charts, predicted_points
 from tasks.publish.refinement import refinement_commands
 from tasks.publish.verdict_table import verdict_table
 
-_ENVIRONMENT = jinja2.Environment(
-    loader=jinja2.PackageLoader("tasks.publish", "templates"),
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    undefined=jinja2.StrictUndefined,
-)
-_ENVIRONMENT.filters.update(
-    duration=duration, ratio=ratio, axis_name=axis_name, experiment_name=experiment_name
-)
+_ENVIRONMENT = templates(duration=duration, ratio=ratio, axis_name=axis_name, experiment_name=experiment_name)
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from tasks.analyse.serving_values import ServingTables, launch_values
 from tasks.publish.display import duration, ratio
 from tasks.publish.environment import build_rows, environment_rows, machine_rows, run_rows
+from tasks.publish.pages import templates
 from tasks.publish.serving_charts import SHOWN, metric_chart, phase_charts
 from tasks.publish.serving_content import ServingContent
 from tasks.publish.serving_words import (
@@ -28,14 +28,7 @@ from tasks.publish.serving_words import (
 LIGHTS = {"passed": "●", "failed": "✕", "not armed": "○"}
 """Gate lights that differ in shape, so that they need no colour."""
 
-_ENVIRONMENT = jinja2.Environment(
-    loader=jinja2.PackageLoader("tasks.publish", "templates"),
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    undefined=jinja2.StrictUndefined,
-)
-_ENVIRONMENT.filters.update(
+_ENVIRONMENT = templates(
     duration=duration, ratio=ratio, change=change, metric_name=metric_name, metric_value=metric_value
 )
 
