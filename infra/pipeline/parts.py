@@ -25,6 +25,9 @@ from infra.spool import RunFolder
 from tasks.collect.archive import archive_capture
 from tasks.plan.run_document import RunDocument
 
+PARTS = "parts"
+"""Folder in the spool with a device's shares of runs that other devices measure too."""
+
 
 class PartError(TilewatchError):
     """Blocks that a device could not measure whole; another device may."""
@@ -67,7 +70,7 @@ def measure_part(
     document = archived_document(archive, run_id)
     if document.agent == SIMULATED:
         _refuse_another(settings, document, queue, build, soc)
-    own = settings.model_copy(update={"spool": settings.spool_folder / "parts" / queue})
+    own = settings.model_copy(update={"spool": settings.spool_folder / PARTS / queue})
     own.prepare()
     folder = spool.create(own, document)
     claimed, broken = 0, []
