@@ -60,7 +60,7 @@ def timeline_batches(path: Path, origin: Origin, source_file: str | None = None)
     texts = (list(events.names.values), list(events.types.values))
     for first in range(0, len(host), _BATCH_ROWS):
         part = slice(first, first + _BATCH_ROWS)
-        tasks = {key: column[part] for key, column in columns.items()}
+        tasks = {key: column[part].astype(np.int64) for key, column in columns.items()}
         rows = _kernels(tasks, host[part], texts, constants, first)
         yield ReadResult(rows, schema("quarantine").empty_table())
     facts = _facts(events, columns["start"], host) | {"refused": len(refusals)}

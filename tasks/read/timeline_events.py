@@ -20,6 +20,7 @@ IntArray = npt.NDArray[np.int64]
 TASK_COLUMNS = ("name", "type", "lane", "stream", "task", "block", "start", "duration")
 
 _COMMUNICATION = "COMMUNICATION"
+_NARROW = np.iinfo(np.int32)
 
 
 class Codes:
@@ -34,7 +35,10 @@ class Codes:
 
 
 class Columns:
-    """Rows of one kind of event as NumPy columns, gathered batch by batch."""
+    """Rows of one kind of event as NumPy columns, gathered batch by batch.
+
+    Every batch is kept in 32 bits where its values fit: a timeline of 1 GB has millions of tasks and flows.
+    """
 
     def __init__(self, *names: str) -> None:
         self._names = names
@@ -43,7 +47,7 @@ class Columns:
     def add(self, *arrays: npt.NDArray[Any]) -> None:
         """Append one batch, an array a column."""
         for name, array in zip(self._names, arrays, strict=True):
-            self._parts[name].append(array)
+            self._parts[name].append(_narrow(array))
 
     def take(self, name: str) -> npt.NDArray[Any]:
         """One whole column; the parts are given up."""
@@ -100,9 +104,9 @@ class TimelineEvents:
         args = [event["args"] for event in events]
         kind = _array((self.types.code(a.get("Task Type", _COMMUNICATION)) for a in args), count)
         self.tasks.add(
-            _array((self.names.code(str(event.get("name"))) for event in events), count).astype(np.int32),
-            kind.astype(np.int16),
-            _array((self._lane(event) for event in events), count).astype(np.int32),
+            _array((self.names.code(str(event.get("name"))) for event in events), count),
+            kind,
+            _array((self._lane(event) for event in events), count),
             _array((_number(a.get("Physic Stream Id", a.get("Stream Id"))) for a in args), count),
             _array((_number(a.get("Task Id")) for a in args), count),
             _array((_number(a.get("Block Dim", a.get("Block Num"))) for a in args), count),
@@ -151,6 +155,12 @@ def _text(value: Any) -> str | None:
 def _number(value: Any) -> int:
     """A whole number, -1 where the event has none."""
     return value if isinstance(value, int) and -1 < value < 1 << 62 else -1
+
+
+def _narrow(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same integers in 32 bits, where they fit."""
+    fits = not len(values) or (values.min() >= _NARROW.min and values.max() <= _NARROW.max)
+    return values.astype(np.int32) if fits else values
 
 
 def _array(values: Iterable[int], count: int) -> IntArray:
