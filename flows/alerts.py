@@ -1,7 +1,7 @@
 """Alerts: few, ranked, with cause, report and the command that shows it again; one quiet line otherwise.
 
-An alert is a Prefect artifact and an event of the same content. Who wants to be told by chat or mail lets a
-Prefect automation send a notification on the event; see README.
+An alert is a Prefect artifact and an event of the same content, which an automation of `tilewatch deploy`
+sends on where an address is set.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.events import emit_event
 
 from flows.compare import Comparison
+from infra.agents.names import REGRESSION_EVENT
 from tasks.publish.display import duration, ratio
 from tasks.publish.summary import comparison_summary, point_words, worst_first
 
-REGRESSION_EVENT = "tilewatch.regression"
 SHOWN_ROWS = 3
 Row = dict[str, Any]
 

@@ -73,6 +73,8 @@ def check(request: SweepRequest) -> None:
     plans(asked, experiments(settings), seed=1, serving=servers)
     if serving_plans(asked, servers, 1, lambda: BUILTIN) and request.devices:
         raise PlanError("serving experiments are measured on one device; leave devices empty")
+    if len(request.environments) > 1 and request.devices:
+        raise PlanError("builds side by side are measured on one device; leave devices empty")
 
 
 def experiments(settings: Settings) -> dict[str, Experiment]:

@@ -85,6 +85,11 @@ class Settings(BaseSettings):
     experiments: Path | None = Field(
         None, description="Folder of experiment files (YAML); default: those that ship with tilewatch"
     )
+    alert_webhook: SecretStr | None = Field(
+        None,
+        description='Address that is sent {"text": …} of every confirmed regression; '
+        "`tilewatch deploy` hands it to the Prefect server",
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "WARNING", description="Least severe log message that is shown"
     )
@@ -93,6 +98,13 @@ class Settings(BaseSettings):
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return None if path is None else Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - keeps symlinks
+
+    @field_validator("alert_webhook")
+    @classmethod
+    def _http(cls, address: SecretStr | None) -> SecretStr | None:
+        if address is not None and not address.get_secret_value().startswith(("http://", "https://")):
+            raise ValueError("an address starts with http:// or https://")
+        return address
 
     @model_validator(mode="after")
     def _external_store_is_complete(self) -> Self:

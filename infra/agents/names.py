@@ -8,6 +8,9 @@ BUILD_CHANGED = "tilewatch.build.changed"
 BUILD_PAYLOAD = ("old_build_id", "new_build_id", "old_cann", "new_cann")
 """What the event says; an unknown CANN version is empty."""
 
+REGRESSION_EVENT = "tilewatch.regression"
+"""Event of a flow that found something SLOWER, and SLOWER again in a second lease."""
+
 ANALYSIS_QUEUE = "default"
 """Queue of a pool that every worker of the pool serves beside its device's own."""
 

@@ -26,7 +26,8 @@ def deploy(
     """Create or update work pools, queues, deployments and automations of a fleet, any number of times.
 
     Flows are run from this checkout, which every host of the fleet has at the same path. Nothing that the
-    file does not name is changed or deleted.
+    file does not name is changed or deleted. With TILEWATCH_ALERT_WEBHOOK set, confirmed regressions are told
+    there.
     """
     with told():
         settings = load_settings()
@@ -35,7 +36,7 @@ def deploy(
         from infra.deployments.apply import apply
         from infra.deployments.fleet import read_fleet
 
-        made = apply(read_fleet(fleet))
+        made = apply(read_fleet(fleet), settings.alert_webhook)
     rows = [(r.flow, r.name, r.pool, r.queue, r.when) for r in made]
     show_rows(("flow", "deployment", "work pool", "queue", "schedule"), rows)
     out.print("one worker a device: tilewatch agent start --device N, on its host")

@@ -19,6 +19,8 @@ from infra.settings import load_settings
 
 if TYPE_CHECKING:
     from flows.compare import Comparison
+    from flows.requests import SweepRequest
+    from flows.side_by_side import SideBySide
     from infra.pipeline.report import SweepReport
 
 
@@ -74,6 +76,13 @@ def run(
             "Several are measured as arms of one sweep; the first is the baseline.",
         ),
     ] = None,
+    device: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST-N",
+            help="Devices of the fleet that share the work, whole ABBA blocks each [default: this device].",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Measure, archive, validate, tabulate and report.
@@ -82,14 +91,8 @@ def run(
     what is measured and says how to go on. `tilewatch run` without letters runs A B C D.
     """
     with told():
-        settings = load_settings()
-        prefect_settings.apply(settings.home)
-        before = set(spool.runs(settings))
-        from prefect import tags
-
+        prefect_settings.apply(load_settings().home)
         from flows.requests import SweepRequest
-        from flows.side_by_side import SideBySide, runs_beside, side_by_side
-        from flows.sweep import check, sweep
         from tasks.measure.environment import parse_environment
 
         request = SweepRequest(
@@ -106,23 +109,10 @@ def run(
             refine=tuple(refine or ()),
             soc=soc,
             environments=tuple(parse_environment(text) for text in environment or ()),
+            devices=tuple(device or ()),
             command=shlex.join(["tilewatch", *sys.argv[1:]]),
         )
-        check(request)
-        prefect_settings.ready()
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill stops as ctrl-C does
-        try:
-            with shown(), tags("tilewatch", agent, preset):
-                together = len(runs_beside(settings, resume) if resume else request.environments) > 1
-                done = side_by_side(request) if together else SideBySide((sweep(request),), ())
-        except KeyboardInterrupt:
-            new = sorted(set(spool.runs(settings)) - before)
-            run_id = resume or (new[-1] if new else None)
-            if run_id is None:
-                err.print("stopped before anything was measured")
-            else:
-                err.print(f"stopped; what was measured is kept. Go on with: tilewatch run --resume {run_id}")
-            raise typer.Exit(INTERRUPTED) from None
+        done = measured(request)
     for report in done.sweeps:
         show_report(report, as_json)
     for comparison in done.comparisons:
@@ -130,6 +120,32 @@ def run(
         show_comparison(comparison, labels, as_json)
     if any(report.failed for report in done.sweeps):
         raise typer.Exit(FAILED)
+
+
+def measured(request: SweepRequest) -> SideBySide:
+    """Carry out the request with progress; leaves with INTERRUPTED, and how to go on, when stopped."""
+    from prefect import tags
+
+    from flows.side_by_side import SideBySide, runs_beside, side_by_side
+    from flows.sweep import check, sweep
+
+    settings, resume = load_settings(), request.resume
+    before = set(spool.runs(settings))
+    check(request)
+    prefect_settings.ready()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill stops as ctrl-C does
+    try:
+        with shown(), tags("tilewatch", request.agent, request.preset):
+            together = len(runs_beside(settings, resume) if resume else request.environments) > 1
+            return side_by_side(request) if together else SideBySide((sweep(request),), ())
+    except KeyboardInterrupt:
+        new = sorted(set(spool.runs(settings)) - before)
+        run_id = resume or (new[-1] if new else None)
+        if run_id is None:
+            err.print("stopped before anything was measured")
+        else:
+            err.print(f"stopped; what was measured is kept. Go on with: tilewatch run --resume {run_id}")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def show_report(report: SweepReport, as_json: bool) -> None:

@@ -75,7 +75,7 @@ def _up_prefect(settings: Settings) -> None:
 
     queue = queue_of(socket.gethostname(), 0)
     if not has_device(queue):
-        apply(local_fleet(settings))
+        apply(local_fleet(settings), settings.alert_webhook)
     device_agent.ensure_running(settings, 0, api_url, queue)
     out.print(f"agent: {queue}, pid {device_agent.agent(settings.home, 0).state().pid}")
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from prefect import Flow
+from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate, WorkPoolUpdate
 from prefect.client.schemas.schedules import CronSchedule, IntervalSchedule
 from prefect.exceptions import ObjectNotFound
+from prefect.types import SecretDict
 from prefect.utilities.callables import parameter_schema
 from prefect.workers.process import ProcessWorker
+from pydantic import SecretStr
 
 from flows.cann_upgrade import cann_upgrade
 from flows.compare import compare
@@ -31,14 +34,24 @@ FLOWS: dict[str, Flow[..., Any]] = {
 }
 
 
-def apply(fleet: Fleet) -> list[Recipe]:
-    """Create or update everything; returns the deployments. Nothing that is not of the fleet is touched."""
+WEBHOOK = "tilewatch-alerts"
+"""Name of the Prefect webhook block."""
+
+
+def apply(fleet: Fleet, alert_webhook: SecretStr | None = None) -> list[Recipe]:
+    """Create or update everything; returns the deployments. Nothing that is not of the fleet is touched.
+
+    ``alert_webhook`` is the address that is told of confirmed regressions; without it what an earlier call
+    set up stays.
+    """
     made = list(recipes(fleet))
     with get_client(sync_client=True) as client:
         for one in fleet.device_classes:
             _pool(client, one)
         ids = {(r.flow, r.name): _deployment(client, r) for r in made}
         automations.ensure(client, automations.zombies())
+        if alert_webhook is not None:
+            automations.ensure(client, automations.regressions_told(_webhook(alert_webhook)))
         for recipe in made:
             if recipe.flow == "cann_upgrade":
                 wanted = automations.upgrade(
@@ -56,6 +69,13 @@ def has_device(queue: str) -> bool:
         except ObjectNotFound:
             return False
     return True
+
+
+def _webhook(address: SecretStr) -> UUID:
+    """The block that holds the address: encrypted on the server, and no parameter of anything."""
+    headers = SecretDict({"Content-Type": "application/json"})
+    # Prefect's type is that of both worlds; outside of an event loop it is no coroutine.
+    return cast(UUID, Webhook(url=address, headers=headers).save(WEBHOOK, overwrite=True))
 
 
 def _pool(client: SyncPrefectClient, one: DeviceClass) -> None:

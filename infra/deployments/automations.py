@@ -1,4 +1,4 @@
-"""Prefect automations: runs without a heartbeat are crashed, and a changed build starts the upgrade run."""
+"""Prefect automations: dead runs are crashed, a changed build starts the upgrade run, alerts go out."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import StateType
-from prefect.events.actions import ChangeFlowRunState, RunDeployment
+from prefect.events.actions import CallWebhook, ChangeFlowRunState, RunDeployment
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
-from infra.agents.names import BUILD_CHANGED, BUILD_PAYLOAD, device_resource
+from infra.agents.names import BUILD_CHANGED, BUILD_PAYLOAD, REGRESSION_EVENT, device_resource
 
 HEARTBEATS_MISSED = timedelta(seconds=90)
 """Three heartbeats of 30 s: fewer would crash runs that live."""
@@ -60,6 +60,24 @@ def upgrade(queue: str, deployment_id: UUID, request: dict[str, Any]) -> Automat
                 deployment_id=deployment_id,
                 parameters={"request": {**request, **from_event}},
             )
+        ],
+    )
+
+
+def regressions_told(webhook_id: UUID) -> AutomationCore:
+    """Calls the webhook with the text of every confirmed regression, in the form that chat services take."""
+    return AutomationCore(
+        name="tilewatch: confirmed regressions are told",
+        description="An alert names its three worst points, their causes, the report and the command.",
+        trigger=EventTrigger(
+            match={"prefect.resource.id": "tilewatch.build.*"},
+            expect={REGRESSION_EVENT},
+            posture=Posture.Reactive,
+            threshold=1,
+            within=timedelta(0),
+        ),
+        actions=[
+            CallWebhook(block_document_id=webhook_id, payload='{"text": {{ event.payload.text | tojson }}}')
         ],
     )
 

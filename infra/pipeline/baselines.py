@@ -74,7 +74,9 @@ def armed(archive: Archive, device_class: str, agent: str) -> Baseline:
     for row in approvals(archive).to_pylist():
         if row["armed"] and (row["device_class"], row["agent"]) == (device_class, agent):
             return Baseline(row["name"], row["build"], tuple(row["run_ids"]))
-    raise NothingToCompareError(f"no baseline is armed for {device_class}, agent {agent}", APPROVE_HINT)
+    raise NothingToCompareError(
+        f"not armed: no baseline is approved for {device_class}, agent {agent}", APPROVE_HINT
+    )
 
 
 def baseline_runs(archive: Archive, name: str, device_class: str, agent: str) -> tuple[str, tuple[str, ...]]:
@@ -91,4 +93,4 @@ def baseline_runs(archive: Archive, name: str, device_class: str, agent: str) ->
 def refuse_unarmed(archive: Archive) -> None:
     """Raise NothingToCompareError where nothing was ever approved."""
     if not archive.tables.scan("baselines").num_rows:
-        raise NothingToCompareError("no baseline is armed", APPROVE_HINT)
+        raise NothingToCompareError("not armed: no baseline is approved", APPROVE_HINT)

@@ -88,6 +88,13 @@ def test_a_secret_is_shown_neither_by_settings_nor_by_an_error(monkeypatch: pyte
     assert "hush" not in f"{caught.value} {caught.value.hint} {settings!r} {settings.model_dump_json()}"
 
 
+def test_a_webhook_that_is_no_address_is_refused_without_showing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWATCH_ALERT_WEBHOOK", "hooks.example/hush-hush")
+    with pytest.raises(SettingsError, match="an address starts with http") as caught:
+        load_settings()
+    assert "hush" not in f"{caught.value} {caught.value.hint}"
+
+
 def test_prepare_makes_home_private_and_the_lock_folder_common(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path / "home", lock_folder=tmp_path / "locks")
     settings.prepare()

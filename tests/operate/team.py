@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
+import json
 import os
 import re
 import secrets
@@ -10,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,12 +33,16 @@ POSTGRESQL = shutil.which("initdb") or next(
 
 @dataclass(frozen=True)
 class Team:
-    """A running server; ``environment`` is that of its agents and users, ``secrets`` must appear nowhere."""
+    """A running server; ``environment`` is that of its agents and users, ``secrets`` must appear nowhere.
+
+    ``chat`` is what the team's chat was sent.
+    """
 
     api_url: str
     environment: dict[str, str]
     secrets: tuple[str, ...]
     database: str
+    chat: list[dict[str, str]]
 
     @property
     def auth(self) -> tuple[str, str]:
@@ -94,9 +101,32 @@ def wait_until_healthy(api_url: str, server: subprocess.Popen[bytes], seconds: f
 
 
 @contextlib.contextmanager
+def chat_service(token: str, received: list[dict[str, str]]) -> Iterator[str]:
+    """Address of a chat's incoming webhook; without the token in its path nothing is received."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            known = self.path == f"/{token}" and self.headers["Content-Type"] == "application/json"
+            if known:
+                received.append(json.loads(body))
+            self.send_response(200 if known else 403)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing on stderr."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as service:
+        threading.Thread(target=service.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{service.server_port}/{token}"
+        service.shutdown()
+
+
+@contextlib.contextmanager
 def team(folder: Path, store: Endpoint) -> Iterator[Team]:
     """The server of `tilewatch-server.service` with `server.env`; SQLite where there is no PostgreSQL."""
-    login, password = f"team:{secrets.token_hex(8)}", secrets.token_hex(8)
+    login, password, token = f"team:{secrets.token_hex(8)}", secrets.token_hex(8), secrets.token_hex(8)
+    chat: list[dict[str, str]] = []
     (port,) = free_ports(1)
     with contextlib.ExitStack() as stack:
         database = (
@@ -111,6 +141,7 @@ def team(folder: Path, store: Endpoint) -> Iterator[Team]:
             "PREFECT_SERVER_DATABASE_CONNECTION_URL": database,
             "PREFECT_SERVER_API_AUTH_STRING": login,
         }
+        webhook = stack.enter_context(chat_service(token, chat))
         log = stack.enter_context((folder / "server.log").open("wb"))
         server = subprocess.Popen(
             command_of("tilewatch-server.service"), env={**os.environ, **own}, stdout=log, stderr=log
@@ -123,13 +154,15 @@ def team(folder: Path, store: Endpoint) -> Iterator[Team]:
                 {
                     "PREFECT_API_URL": url,
                     "PREFECT_API_AUTH_STRING": login,
+                    "TILEWATCH_ALERT_WEBHOOK": webhook,
                     "TILEWATCH_S3_ENDPOINT": store.url,
                     "TILEWATCH_S3_BUCKET": store.bucket,
                     "TILEWATCH_S3_ACCESS_KEY": store.access_key.get_secret_value(),
                     "TILEWATCH_S3_SECRET_KEY": store.secret_key.get_secret_value(),
                 },
-                (login.partition(":")[2], password, store.secret_key.get_secret_value()),
+                (login.partition(":")[2], password, token, store.secret_key.get_secret_value()),
                 database,
+                chat,
             )
         finally:
             server.terminate()

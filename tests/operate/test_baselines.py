@@ -47,5 +47,5 @@ def test_the_newest_approval_of_a_device_class_is_armed_and_the_older_ones_stay(
 
 def test_a_device_class_without_an_approval_is_not_armed(archive: Archive) -> None:
     archive.tables.write("baselines", approval("new@2", "new", "910C", 2_000))
-    with pytest.raises(NothingToCompareError, match="no baseline is armed for 950, agent cpu"):
+    with pytest.raises(NothingToCompareError, match="not armed: no baseline is approved for 950, agent cpu"):
         armed(archive, "950", "cpu")

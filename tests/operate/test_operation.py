@@ -15,7 +15,7 @@ import pytest
 
 from infra.objects import Endpoint, ObjectStore
 from tests.flows.conftest import Home
-from tests.operate.conftest import DIES, OLD, QUEUE, Server, ended, wait_for
+from tests.operate.conftest import DIES, NEW, OLD, QUEUE, Server, ended, wait_for
 from tests.operate.team import Team
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -84,7 +84,7 @@ def test_the_schedule_fires_and_the_regression_leaves_its_outcome(
 
 
 def test_a_changed_build_is_measured_confirmed_and_explained_without_a_hand(
-    server: Server, agents: list[subprocess.Popen[str]]
+    server: Server, agents: list[subprocess.Popen[str]], site: Team
 ) -> None:
     run = ended(server, agents[1], f"cann_upgrade/{DIES[0]}")
     assert run["state_type"] == "COMPLETED", run["state"]["message"]
@@ -97,6 +97,8 @@ def test_a_changed_build_is_measured_confirmed_and_explained_without_a_hand(
     assert told["data"].count("dynamic_quant wq_a") <= 3 and "tilewatch compare" in told["data"]
     predicted = server.artifact("cann-upgrade-predictions")
     assert "predicted for CANN 8.5.0 → 9.0.0" in predicted["description"]
+    wait_for(lambda: bool(site.chat))
+    assert site.chat[0] == {"text": told["data"]}, "the chat is told the same"
 
 
 def test_status_counts_and_the_event_log_names_runs_and_captures(
@@ -142,6 +144,34 @@ def test_a_sweep_of_several_dies_goes_on_without_a_lost_one(
     assert {"device": DIES[2], "what": "finished nothing for 15 s"} in dealt
 
 
+def test_a_person_at_a_prompt_shares_a_sweep_over_two_dies(
+    measured: Home, server: Server, agents: list[subprocess.Popen[str]]
+) -> None:
+    ended(server, agents[1], f"cann_upgrade/{DIES[0]}")
+    asked = ("--agent", "simulated", "--build", NEW, "--seed", "11", "--device", DIES[0], "--device", DIES[1])
+    said = measured.run("run", "A", "--preset", "smoke", "--arm", "standalone", "--processes", "5", *asked)
+    (found,) = measured.rows(
+        "SELECT r.run_id, r.status, r.planned_processes AS planned, count(*) AS captures "
+        "FROM runs r JOIN captures c ON r.run_id = c.run_id WHERE r.seed = 11 GROUP BY ALL"
+    )
+    assert f"run {found['run_id']}, build {NEW}" in said
+    assert (found["status"], found["planned"]) == ("complete", found["captures"])
+    spool = measured.run("prune", "--older-than", "0", "--no-raw", "--spool")
+    assert "may go: " in spool and "run folders" in spool
+
+
+def test_a_regression_without_an_approved_baseline_fails_as_not_armed_before_it_measures(
+    measured: Home, server: Server, agents: list[subprocess.Popen[str]]
+) -> None:
+    ended(server, agents[1], f"cann_upgrade/{DIES[0]}")
+    asked = {"experiments": ["A"], "preset": "smoke", "agent": "simulated", "soc": "Ascend910B1"}
+    before = len(measured.manifests())
+    run = server.start(f"regression/{DIES[0]}", parameters={"request": {"sweep": asked}}).raise_for_status()
+    state = server.done(run.json())
+    assert state["type"] == "FAILED" and "not armed" in state["message"]
+    assert len(measured.manifests()) == before
+
+
 def test_two_flows_that_publish_the_same_comparison_leave_one(
     measured: Home, server: Server, agent: subprocess.Popen[str]
 ) -> None:
@@ -171,7 +201,7 @@ def test_no_secret_is_on_the_server_or_in_a_capture_report_or_log(
     stored = ObjectStore(replace(seaweed, bucket=measured.environment["TILEWATCH_S3_BUCKET"]))
     raw = [item.key for item in stored.list("raw/")]
     told |= {key: stored.get(key).decode(errors="replace") for key in raw}
-    assert len(told["logs"]) > 1000 and len(files) > 20 and len(raw) > 20 and len(site.secrets) == 3
+    assert len(told["logs"]) > 1000 and len(files) > 20 and len(raw) > 20 and len(site.secrets) == 4
     assert [where for where, text in told.items() if any(secret in text for secret in site.secrets)] == []
 
 
