@@ -28,6 +28,7 @@ STATISTICS = ("mean", "median", "std", "p90", "p95", "p99")
 THROUGHPUTS = {"output_token_per_s": "output_throughput", "request_per_s": "request_throughput"}
 OF_SEVERAL_TOKENS = ("tpot_ns", "itl_ns")
 NS_PER_S, NS_PER_MS = 1e9, 1e6
+LARGEST = 1 << 63
 Line = Mapping[str, Any]
 
 
@@ -56,13 +57,13 @@ def read_results(path: Path, name: str, origin: Origin, role: str, load_id: str)
             place = {"repeat_index": index, "source_file": name, "source_line": index + 1}
             of_line = _requests(origin, role, line, place)
             of_metrics = _metrics(origin, role, load_id, line, place)
-        except (ValueError, TypeError, KeyError, pa.ArrowException) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, pa.ArrowException) as error:
             text = raw[:4000].decode("utf-8", "backslashreplace")
             refusals.append(Refusal(name, index + 1, "serving_result", str(error), raw_text=text))
             continue
         requests.append(of_line)
         metrics.append(of_metrics)
-        if _is_number(line.get("accept_length")):
+        if is_number(line.get("accept_length")):
             accepted.append(line["accept_length"])
     facts = {"accept_length": float(np.mean(accepted)) if accepted else None}
     quarantine = refused_rows(origin, "requests", refusals)
@@ -78,7 +79,7 @@ def _line(raw: bytes) -> Line:
     sizes = {key: len(line[key]) for key in LISTS}
     if len(set(sizes.values())) != 1:
         raise ValueError(f"lists of different lengths: {sizes}")
-    if not _is_number(line.get("completed")):
+    if not is_number(line.get("completed")):
         raise ValueError("no number completed")
     return line
 
@@ -130,8 +131,8 @@ def _metrics(origin: Origin, role: str, load_id: str, line: Line, place: Mapping
     for metric, key in LATENCIES.items():
         if several > 1 or metric not in OF_SEVERAL_TOKENS:
             values = [(s, line[f"{s}_{key}_ms"]) for s in STATISTICS]
-            found += [(metric, s, value * NS_PER_MS) for s, value in values if _is_number(value)]
-    found += [(m, "total", line[k]) for m, k in THROUGHPUTS.items() if _is_number(line[k])]
+            found += [(metric, s, value * NS_PER_MS) for s, value in values if is_number(value)]
+    found += [(m, "total", line[k]) for m, k in THROUGHPUTS.items() if is_number(line[k])]
     of_launch = {**origin.columns(), "role": role, "launch_status": "complete", "load_id": load_id, **place}
     rows = [
         {**of_launch, "metric": metric, "statistic": statistic, "value": value}
@@ -141,5 +142,8 @@ def _metrics(origin: Origin, role: str, load_id: str, line: Line, place: Mapping
     return from_rows("serving_metrics", [{**row, "request_count": int(line["completed"])} for row in rows])
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number that a table can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) < LARGEST if isinstance(value, int) else math.isfinite(value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_contracts import from_rows
-from tasks.read.launch_results import read_results
+from tasks.read.launch_results import LARGEST, is_number, read_results
 from tasks.read.origin import Origin
 from tasks.read.quarantine import Refusal, refused_rows
 from tasks.read.result import ReadResult
@@ -22,6 +21,7 @@ TIMING = "timing"
 UNKNOWN_LOAD = "unknown"
 
 _NEEDED = ("completed", "duration")
+_LONGEST_S = 9e9
 _LOAD = (
     "backend", "dataset_name", "request_rate", "max_concurrency", "random_input_len", "random_output_len",
     "random_range_ratio", "sharegpt_output_len",
@@ -90,10 +90,12 @@ def _run(raw: bytes) -> dict[str, Any]:
     run = json.loads(raw.decode("utf-8"))
     if not isinstance(run, dict):
         raise ValueError("a result is an object")
-    if missing := [key for key in _NEEDED if not _is_number(run.get(key))]:
+    if missing := [key for key in _NEEDED if not is_number(run.get(key))]:
         raise ValueError(f"no number {', '.join(missing)}: not a result of the serving benchmark")
-    if run["duration"] < 0:
-        raise ValueError("duration is negative")
+    if not 0 <= run["duration"] < _LONGEST_S:
+        raise ValueError(f"duration is {run['duration']} s")
+    if not 0 <= run["completed"] < LARGEST:
+        raise ValueError(f"completed is {run['completed']}")
     if not all(isinstance(run.get(key), list | None) for key in ("input_lens",)):
         raise ValueError("input_lens is no list")
     return run
@@ -104,12 +106,8 @@ def _row(run: dict[str, Any]) -> dict[str, Any]:
     limit = run.get("max_concurrency")
     return {
         **texts,
-        "max_concurrency": limit if isinstance(limit, int) else None,
+        "max_concurrency": limit if isinstance(limit, int) and is_number(limit) else None,
         "completed": int(run["completed"]),
         "duration_ns": round(run["duration"] * 1e9),
-        "metrics": {key: float(value) for key, value in run.items() if _is_number(value)},
+        "metrics": {key: float(value) for key, value in run.items() if is_number(value)},
     }
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

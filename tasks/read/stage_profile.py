@@ -26,7 +26,7 @@ from tasks.read.origin import Origin
 from tasks.read.quarantine import Refusal, refused_rows
 from tasks.read.result import ReadResult
 from tasks.read.step_marks import PREFIX, step_rows
-from tasks.read.torch_trace import CATEGORIES, tensor_inputs
+from tasks.read.torch_trace import CATEGORIES, readable, tensor_inputs, trace_events
 
 LARGEST_BYTES = 1 << 30
 """A trace that unpacks to more is refused: the whole document is held in memory."""
@@ -70,10 +70,7 @@ def _events(path: Path) -> tuple[list[dict[str, Any]], int]:
     if len(data) > LARGEST_BYTES:
         raise ValueError(f"more than {LARGEST_BYTES} bytes")
     document = json.loads(data, parse_float=str)
-    events = list(document["traceEvents"])
-    if not all(isinstance(event, dict) for event in events):
-        raise TypeError("an event is no object")
-    return events, int(document.get("baseTimeNanoseconds", 0))
+    return trace_events(document)
 
 
 class _Events:
@@ -104,23 +101,19 @@ def _kind(event: dict[str, Any]) -> str | None:
 
 
 def _complete(events: list[dict[str, Any]], base_ns: int, name: str) -> tuple[_Events, list[Refusal]]:
-    """Events that matter; those without a readable time are refused."""
+    """Events that matter; those that cannot be read are refused."""
     chosen = [(place, event, kind) for place, event in enumerate(events, start=1) if (kind := _kind(event))]
     start, bad_start = typed(pa.array([str(e.get("ts")) for _, e, _ in chosen], pa.string()), Kind.TIMESTAMP)
     spent, bad_spent = typed(pa.array([str(e.get("dur")) for _, e, _ in chosen], pa.string()), Kind.DURATION)
     absent = [column.is_null().to_numpy(zero_copy_only=False) for column in (start, spent)]
-    bad = bad_start | bad_spent | absent[0] | absent[1]
-    refusals = [
-        Refusal(name, chosen[i][0], "time", "ts or dur is no time", raw_text=json.dumps(chosen[i][1]))
-        for i in np.flatnonzero(bad)
-    ]
-    good = np.flatnonzero(~bad)
+    untimed = bad_start | bad_spent | absent[0] | absent[1]
+    good, refusals = readable(name, [(place, event) for place, event, _ in chosen], untimed)
     begin = base_ns + start.take(pa.array(good)).to_numpy(zero_copy_only=False).astype(np.int64)
     length = spent.take(pa.array(good)).to_numpy(zero_copy_only=False).astype(np.int64)
     kept = [chosen[i] for i in good]
     columns = {
         "place": np.array([place for place, _, _ in kept], dtype=np.int64),
-        "name": np.array([str(e["name"]) for _, e, _ in kept], dtype=object),
+        "name": np.array([e["name"] for _, e, _ in kept], dtype=object),
         "kind": np.array([kind for _, _, kind in kept], dtype=object),
         "thread": np.array([f"{e.get('pid')}/{e.get('tid')}" for _, e, _ in kept], dtype=str),
         "start": begin,

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-SHAPE_FORM = r'"?(?:-?[0-9]{0,18}[,; ]*)*"?'
+_DIM = r" *(?:-?[0-9]{1,18})? *"
+SHAPE_FORM = rf'"?{_DIM}(?:[,;]{_DIM})*"?'
 WORDS_FORM = r'"?[A-Za-z0-9_;,. :()/-]*"?'
 
 SHAPES = pa.list_(pa.list_(pa.int64()))

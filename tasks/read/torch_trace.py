@@ -8,7 +8,7 @@ three decimals, from ``baseTimeNanoseconds``. Operators inside such an operator 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,19 @@ class _Events:
         return _Events(events, self.ordinals[chosen], self.start_ns[chosen], self.end_ns[chosen])
 
 
+def trace_events(document: Any) -> tuple[list[dict[str, Any]], int]:
+    """Events of a parsed trace and the nanoseconds that their times count from.
+
+    Raises ValueError, KeyError or TypeError where it is no trace of torch's profiler.
+    """
+    events, base_ns = list(document["traceEvents"]), int(document.get("baseTimeNanoseconds", 0))
+    if not all(isinstance(event, dict) for event in events):
+        raise TypeError("an event is no object")
+    if not 0 <= base_ns < 1 << 62:
+        raise ValueError(f"baseTimeNanoseconds is {base_ns}")
+    return events, base_ns
+
+
 def read_torch_trace(path: Path, source_file: str, origin: Origin, calls: Mapping[str, Calls]) -> ReadResult:
     """``kernels`` rows of one trace, attributed to points by range and order and verified by count.
 
@@ -81,10 +94,7 @@ def read_torch_trace(path: Path, source_file: str, origin: Origin, calls: Mappin
     event in ``traceEvents``, from 1. An unreadable file gives no rows and one refusal.
     """
     try:
-        document = json.loads(path.read_bytes(), parse_float=str)
-        raw, base_ns = list(document["traceEvents"]), int(document.get("baseTimeNanoseconds", 0))
-        if not all(isinstance(event, dict) for event in raw):
-            raise TypeError("an event is no object")
+        raw, base_ns = trace_events(json.loads(path.read_bytes(), parse_float=str))
     except (ValueError, KeyError, TypeError) as error:
         refusal = Refusal(source_file, None, "trace", f"not a Chrome trace: {type(error).__name__} {error}")
         return _result(origin, schema("kernels").empty_table(), [refusal])
@@ -101,21 +111,18 @@ def read_torch_trace(path: Path, source_file: str, origin: Origin, calls: Mappin
 
 
 def _complete_events(raw: Iterable[Event], base_ns: int, source_file: str) -> tuple[_Events, list[Refusal]]:
-    """Events that matter, on the thread of the ranges; those without a readable time are refused."""
+    """Events that matter, on the thread of the ranges; those that cannot be read are refused."""
     chosen = [
         (ordinal, event)
         for ordinal, event in enumerate(raw, start=1)
         if event.get("ph") == "X"
-        and (event.get("name") in CATEGORIES or str(event.get("name")).startswith(RANGE_PREFIX))
+        and isinstance(name := event.get("name"), str)
+        and (name in CATEGORIES or name.startswith(RANGE_PREFIX))
     ]
     start, bad_start = typed(pa.array([str(e.get("ts")) for _, e in chosen], pa.string()), Kind.TIMESTAMP)
     spent, bad_spent = typed(pa.array([str(e.get("dur")) for _, e in chosen], pa.string()), Kind.DURATION)
-    bad = bad_start | bad_spent | _absent(start) | _absent(spent)
-    refusals = [
-        Refusal(source_file, chosen[i][0], "time", "ts or dur is no time", raw_text=json.dumps(chosen[i][1]))
-        for i in np.flatnonzero(bad)
-    ]
-    good = np.flatnonzero(~bad)
+    untimed = bad_start | bad_spent | _absent(start) | _absent(spent)
+    good, refusals = readable(source_file, chosen, untimed)
     start_ns = base_ns + start.take(pa.array(good)).to_numpy(zero_copy_only=False).astype(np.int64)
     end_ns = start_ns + spent.take(pa.array(good)).to_numpy(zero_copy_only=False).astype(np.int64)
     events = _Events(
@@ -195,19 +202,62 @@ def _table(
     )
 
 
-def tensor_inputs(arguments: Mapping[str, Any]) -> tuple[list[list[int]] | None, list[str | None] | None]:
-    """Shapes and dtypes of the tensor inputs; lists are opened. The trace has no dtypes of listed tensors."""
+def tensor_inputs(arguments: Any) -> tuple[list[list[int]] | None, list[str | None] | None]:
+    """Shapes and dtypes of the tensor inputs; lists are opened. The trace has no dtypes of listed tensors.
+
+    Raises ValueError where the arguments of the event are of another form.
+    """
+    if not isinstance(arguments, Mapping):
+        raise ValueError("args is no object")
     if "Input Dims" not in arguments or "Input type" not in arguments:
         return None, None
+    kinds, extents = arguments["Input type"], arguments["Input Dims"]
+    if not (isinstance(kinds, list) and isinstance(extents, list) and all(isinstance(k, str) for k in kinds)):
+        raise ValueError("Input type or Input Dims is no list")
     shapes: list[list[int]] = []
     dtypes: list[str | None] = []
-    for kind, extent in zip(arguments["Input type"], arguments["Input Dims"], strict=False):
+    for kind, extent in zip(kinds, extents, strict=False):
         if kind in _NOT_TENSORS:
             continue
         listed = extent if kind == "TensorList" else [extent]
+        if not (isinstance(listed, list) and all(_is_shape(shape) for shape in listed)):
+            raise ValueError(f"Input Dims of a {kind} is {json.dumps(extent)[:80]}")
         shapes += listed
         dtypes += [_DTYPES.get(kind, kind) if kind != "TensorList" else None] * len(listed)
     return shapes, dtypes
+
+
+def readable(
+    source_file: str, chosen: Sequence[tuple[int, Event]], untimed: BoolArray
+) -> tuple[IntArray, list[Refusal]]:
+    """Places of the events that can be read; a refusal for each of the others, with its place in the file.
+
+    ``untimed`` marks those without a readable time.
+    """
+    faults = [
+        "ts or dur is no time" if bad else _fault(e) for bad, (_, e) in zip(untimed, chosen, strict=True)
+    ]
+    refusals = [
+        Refusal(source_file, place, "trace_event", fault, raw_text=json.dumps(event))
+        for fault, (place, event) in zip(faults, chosen, strict=True)
+        if fault is not None
+    ]
+    return np.flatnonzero([fault is None for fault in faults]), refusals
+
+
+def _fault(event: Event) -> str | None:
+    """Why a complete event cannot stand for an operator; None where it can."""
+    if not isinstance(event.get("name"), str):
+        return "name is no text"
+    try:
+        tensor_inputs(event.get("args", {}))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, list) and all(type(d) is int and abs(d) < 1 << 62 for d in value)
 
 
 def _formats(tensors: int, weight_format: str | None) -> list[str | None]:

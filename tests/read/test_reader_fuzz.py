@@ -14,9 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data_contracts import schema
+from tasks.read.launch_results import STATISTICS
 from tasks.read.origin import Origin
 from tasks.read.profiler_files import KINDS, Reader
+from tasks.read.result import ReadResult
 from tasks.read.serving_bench import read as read_serving
+from tasks.read.torch_trace import Calls, read_torch_trace
 
 KERNEL = (
     b"Step Id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Block Num,Mix Block Num,Input Shapes,"
@@ -42,9 +45,17 @@ OPERATOR = {
     "tid": 2,
     "ts": 2.5,
     "dur": 3,
+    "args": {"Input type": ["signed char", "TensorList"], "Input Dims": [[4, 1024], [[1024, 256]]]},
 }
+RANGE = {"ph": "X", "cat": "user_annotation", "name": "point:a", "pid": 1, "tid": 2, "ts": 2, "dur": 9}
 STAGE = {"baseTimeNanoseconds": 1, "traceEvents": [STEP, OPERATOR]}
 COMMUNICATION = {"step1": {"p2p": {"a@1": {"Communication Time Info": {"Elapse Time(ms)": 1.5}}}}}
+RESULT = {
+    "completed": 2, "duration": 2.5, "max_concurrency": 4, "input_lens": [8, 8], "output_lens": [3, 2],
+    "ttfts": [0.5, 0.25], "itls": [[0.125, 0.125], [0.5]], "errors": ["", ""], "latencies": [0.75, 0.75],
+    "request_throughput": 0.8, "output_throughput": 2.0, "total_throughput": 8.4,
+    **{f"{s}_{k}_ms": 1.5 for s in STATISTICS for k in ("ttft", "tpot", "itl", "e2e_latency")},
+}  # fmt: skip
 SEEDS: dict[str, tuple[str, bytes]] = {
     "kernel_details": ("kernel_details.csv", KERNEL),
     "op_summary": ("op_summary_1.csv", KERNEL),
@@ -59,6 +70,7 @@ SEEDS: dict[str, tuple[str, bytes]] = {
     "communication": ("communication.json", json.dumps(COMMUNICATION).encode()),
     "timeline": ("trace_view.json", json.dumps([EVENT, EVENT, {"ph": "M", "pid": 1}]).encode()),
     "stage_profile": ("1-TP-0-DECODE.trace.json", json.dumps(STAGE).encode()),
+    "torch_trace": ("trace.json", json.dumps({**STAGE, "traceEvents": [RANGE, OPERATOR]}).encode()),
     "analysis_db": ("analysis.db", b"SQLite format 3\x00"),
     "profiler_db": ("msprof_1.db", b"SQLite format 3\x00"),
     "profiler_info": ("profiler_info_0.json", b'{"rank_id": "0", "config": {"a": [1, {"b": null}]}}'),
@@ -66,10 +78,20 @@ SEEDS: dict[str, tuple[str, bytes]] = {
         "Memory_20260101.csv",
         b"block_id,sub_block_id,aic_bw(GB/s),\n0,cube0,NA,\n1,vector0,1.5,\n",
     ),
+    "serving_details": ("run.jsonl", json.dumps(RESULT).encode() + b"\n"),
     "serving": ("run.jsonl", b'{"completed": 1, "duration": 2.5}\n{"completed": 2, "duration": 1}\n'),
 }
+
+
+def read_trace(path: Path, origin: Origin, source_file: str | None = None) -> ReadResult:
+    return read_torch_trace(path, source_file or path.name, origin, CALLS)
+
+
+CALLS = {"a": Calls({"npu::npu_quant_matmul": 1}, "nd")}
 READERS: dict[str, Reader] = {kind.name: kind.reader for kind in KINDS if kind.reader} | {
-    "serving": read_serving
+    "serving": read_serving,
+    "serving_details": read_serving,
+    "torch_trace": read_trace,
 }
 TOKENS = [
     b'"',

@@ -112,10 +112,25 @@ def test_a_file_that_is_none_gives_one_refusal_and_no_row(
     assert result.table.num_rows == 0 and result.quarantine["rule"].to_pylist() == [rule]
 
 
-def test_an_event_without_a_time_is_refused_alone(tmp_path: Path, origin: Origin) -> None:
-    broken = [*DECODE, event("aten::mul", "soon", 3)]  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        ({"ts": "soon"}, "ts or dur is no time"),
+        ({"name": None}, "name is no text"),
+        ({"args": 3}, "args is no object"),
+        ({"args": {"Input type": 3, "Input Dims": []}}, "Input type or Input Dims is no list"),
+        ({"args": {"Input type": ["float"], "Input Dims": [["x"]]}}, 'Input Dims of a float is ["x"]'),
+        ({"args": {"Input type": ["TensorList"], "Input Dims": [2]}}, "Input Dims of a TensorList is 2"),
+    ],
+)
+def test_an_event_that_cannot_be_read_is_refused_alone(
+    odd: dict[str, Any], reason: str, tmp_path: Path, origin: Origin
+) -> None:
+    broken = [*DECODE, {**event("aten::mul", 111, 3), **odd}]
     result = stage_profile.read(trace(tmp_path / "1-TP-0-DECODE.trace.json", broken), origin)
-    assert result.table.num_rows == 5 and result.quarantine["source_line"].to_pylist() == [len(broken)]
+    (refused,) = result.quarantine.to_pylist()
+    assert result.table.num_rows == 5
+    assert (refused["source_line"], refused["reason"]) == (len(broken), reason)
 
 
 def test_the_folder_of_a_profiled_launch_gives_both_stages_named_from_the_capture(

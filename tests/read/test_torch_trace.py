@@ -137,7 +137,7 @@ def test_an_event_without_a_time_goes_to_quarantine_alone(read: Read) -> None:
     found = read(events)
     assert found.table.num_rows == 1
     (refused,) = found.quarantine.to_pylist()
-    assert (refused["source_line"], refused["rule"]) == (2, "time")
+    assert (refused["source_line"], refused["rule"]) == (2, "trace_event")
 
 
 @pytest.mark.parametrize(
