@@ -30,7 +30,7 @@ from infra.agents.names import (
     device_resource,
     queue_of,
 )
-from infra.agents.worker import DeviceWorker, WrongDeviceError
+from infra.agents.worker import DeviceWorker, WrongDeviceError, give_back
 from infra.errors import ServiceError
 from infra.pipeline.builds import PresentBuild, present_build
 from infra.settings import PREFIX, Settings
@@ -131,9 +131,12 @@ class _Agent:
 
     async def _clean_up(self, client: PrefectClient) -> None:
         """End what a predecessor that died left here, and queue its flow runs again: they go on."""
-        for run_id in await asyncio.to_thread(self._journal.clean):
+        for run_id, noted in (await asyncio.to_thread(self._journal.clean)).items():
             with contextlib.suppress(ObjectNotFound):
                 run = await client.read_flow_run(UUID(run_id))
+                if not noted[0]:
+                    await give_back(client, self._journal, run, noted)
+                    continue
                 if run.state is None or run.state.is_completed() or run.state.is_cancelled():
                     continue
                 state: State[object] = (

@@ -17,6 +17,10 @@ from infra.errors import ServiceError
 from infra.services.background import born
 
 KILL_AFTER_S = 10.0
+ASKED = (0, 0)
+"""In place of pid and start time: the server was asked for the run, and has not answered."""
+TAKEN = (0, 1)
+"""In place of pid and start time: the server gave the run, and its process has not been started."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,19 @@ class Journal:
         finally:
             os.close(lock)
 
+    def lives(self) -> bool:
+        """Whether an agent of this queue runs in this home."""
+        with contextlib.suppress(OSError), (self.folder / f"{self.queue}.lock").open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def claim(self, run_id: str, how: tuple[int, int]) -> None:
+        """Note that flow run ``run_id`` is ASKED for or TAKEN: who dies now leaves it in Pending for ever."""
+        self._write({**self.runs(), run_id: how})
+
     def begin(self, run_id: str, pid: int) -> None:
         """Note that flow run ``run_id`` runs as process ``pid``."""
         self._write({**self.runs(), run_id: (pid, born(pid) or 0)})
@@ -65,21 +82,22 @@ class Journal:
         self._write({run: process for run, process in self.runs().items() if run != run_id})
 
     def runs(self) -> dict[str, tuple[int, int]]:
-        """Flow runs noted as running, with pid and start time of their process."""
+        """Flow runs noted, with pid and start time of their process, or ASKED or TAKEN."""
         try:
             found = json.loads(self._path.read_text())
             return {str(run): (int(pid), int(start)) for run, (pid, start) in found.items()}
         except (OSError, ValueError, TypeError):
             return {}
 
-    def clean(self) -> list[str]:
-        """End what a dead predecessor left running and remove its temporary files; returns its flow runs."""
+    def clean(self) -> dict[str, tuple[int, int]]:
+        """End what a dead predecessor left running and remove its temporary files; returns what it noted."""
         left = self.runs()
         for pid, start in left.values():
-            end_process(pid, start)
+            if pid:
+                end_process(pid, start)
         shutil.rmtree(self.temporary, ignore_errors=True)
         self.temporary.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return sorted(left)
+        return left
 
     def clear(self) -> None:
         """Forget every run."""
@@ -129,9 +147,13 @@ def release(folder: Path) -> bool:
 
 
 def _running(folder: Path) -> bool:
-    """Whether a flow run of an agent of ``folder`` has a living process."""
+    """Whether a flow run of an agent of ``folder`` has a living process, or is about to get one."""
     journals = [Journal(folder, path.name.removesuffix(".runs.json")) for path in folder.glob("*.runs.json")]
-    return any(born(pid) == start for journal in journals for pid, start in journal.runs().values())
+    return any(
+        born(pid) == start if pid else journal.lives()
+        for journal in journals
+        for pid, start in journal.runs().values()
+    )
 
 
 def end_process(pid: int, start: int, patience_s: float = KILL_AFTER_S) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from prefect.states import Scheduled
+from prefect.exceptions import Abort, ObjectNotFound
+from prefect.states import Pending, Scheduled
+from prefect.utilities.engine import propose_state
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
-from infra.agents.journal import Journal
+from infra.agents.journal import ASKED, TAKEN, Journal
 from infra.agents.names import class_of
 from infra.errors import ServiceError
 
@@ -57,9 +60,43 @@ class DeviceWorker(ProcessWorker):
 
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
         """Take what is due, unless nothing new may be started."""
+        await self._give_back_unstarted()
         if not self.accepting or self._journal.held():
             return []
         return await super().get_and_submit_flow_runs()
+
+    async def _propose_pending_state(self, flow_run: FlowRun) -> bool:
+        """As Prefect does it, with a note before and after: who dies in between leaves the run in Pending.
+
+        Where the server does not answer it may have given the run all the same; that is looked up later.
+        """
+        run_id = str(flow_run.id)
+        self._journal.claim(run_id, ASKED)
+        try:
+            pending: State[object] = Pending(message=taken_by(self._journal))
+            state = await propose_state(self.client, pending, flow_run_id=flow_run.id)
+        except Abort as refused:
+            self._logger.info("flow run %s is not for this worker: %s", run_id, refused)
+            self._journal.end(run_id)
+            return False
+        except Exception as error:
+            self._logger.warning("the server did not answer for flow run %s: %s", run_id, error)
+            return False
+        if not state.is_pending():
+            self._journal.end(run_id)
+            return False
+        self._journal.claim(run_id, TAKEN)
+        return True
+
+    async def _give_back_unstarted(self) -> None:
+        """Queue again what was asked for or taken and is not being started by this worker any more."""
+        for run_id, noted in self._journal.runs().items():
+            if noted[0] or UUID(run_id) in self._submitting_flow_run_ids:
+                continue
+            with contextlib.suppress(ObjectNotFound):
+                run = await self.client.read_flow_run(UUID(run_id))
+                await give_back(self.client, self._journal, run, noted)
+            self._journal.end(run_id)
 
     async def run(
         self,
@@ -68,11 +105,11 @@ class DeviceWorker(ProcessWorker):
         task_status: anyio.abc.TaskStatus[int] | None = None,
     ) -> ProcessWorkerResult:
         """Run one flow run as a process. Raises WrongDeviceError for a run of another device class."""
-        wanted = class_of(flow_run.tags)
-        if wanted not in (None, self._device_class):
-            raise WrongDeviceError(f"this run is for {wanted}, and this device is {self._device_class}")
         noted = _Noted(task_status, self._journal, str(flow_run.id))
         try:
+            wanted = class_of(flow_run.tags)
+            if wanted not in (None, self._device_class):
+                raise WrongDeviceError(f"this run is for {wanted}, and this device is {self._device_class}")
             result = await super().run(flow_run, configuration, noted)  # type: ignore[arg-type]
         finally:
             self._journal.end(str(flow_run.id))
@@ -96,6 +133,23 @@ class DeviceWorker(ProcessWorker):
         again: State[object] = Scheduled(message="its process ended before it began; it is started again")
         await self.client.set_flow_run_state(flow_run.id, again, force=True)
         return True
+
+
+def taken_by(journal: Journal) -> str:
+    """Message of the state in which the agent of this journal takes a run: tells whose it is."""
+    return f"taken by {journal.queue} of {journal.folder}"
+
+
+async def give_back(client: PrefectClient, journal: Journal, run: FlowRun, noted: tuple[int, int]) -> None:
+    """Queue a run again that waits in Pending for a process which its agent did not start.
+
+    ``noted`` is what the journal has of it. A run that was only ASKED for may be another worker's.
+    """
+    if run.state is None or not run.state.is_pending():
+        return
+    if noted == TAKEN or run.state.message == taken_by(journal):
+        again: State[object] = Scheduled(message="it was taken and not started; it is queued again")
+        await client.set_flow_run_state(run.id, again, force=True)
 
 
 class _Noted:

@@ -50,6 +50,7 @@ def apply(fleet: Fleet, alert_webhook: SecretStr | None = None) -> list[Recipe]:
             _pool(client, one)
         ids = {(r.flow, r.name): _deployment(client, r) for r in made}
         automations.ensure(client, automations.zombies())
+        automations.ensure(client, automations.unstarted())
         if alert_webhook is not None:
             automations.ensure(client, automations.regressions_told(_webhook(alert_webhook)))
         for recipe in made:

@@ -1,4 +1,4 @@
-"""Prefect automations: dead runs are crashed, a changed build starts the upgrade run, alerts go out."""
+"""Prefect automations: dead runs end or go on, a changed build starts the upgrade run, alerts go out."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from infra.agents.names import BUILD_CHANGED, BUILD_PAYLOAD, REGRESSION_EVENT, d
 
 HEARTBEATS_MISSED = timedelta(seconds=90)
 """Three heartbeats of 30 s: fewer would crash runs that live."""
+
+BEGINS_WITHIN = timedelta(minutes=5)
+"""A process begins its flow in seconds, on a busy host in a minute."""
 
 _ENDED = ("Completed", "Failed", "Cancelled", "Crashed")
 
@@ -36,6 +39,28 @@ def zombies() -> AutomationCore:
         actions=[
             ChangeFlowRunState(
                 state=StateType.CRASHED, message="no heartbeat: the process or its host is gone"
+            )
+        ],
+    )
+
+
+def unstarted() -> AutomationCore:
+    """Queues a run again that was taken and not begun: who took it is dead, and it would hold its slot."""
+    return AutomationCore(
+        name="tilewatch: a run that was taken and not begun is queued again",
+        description="An agent or its host died between taking the run and starting its process.",
+        trigger=EventTrigger(
+            match={"prefect.resource.id": ["prefect.flow-run.*"]},
+            after={"prefect.flow-run.Pending"},
+            expect={f"prefect.flow-run.{state}" for state in ("Running", "Scheduled", *_ENDED)},
+            for_each={"prefect.resource.id"},
+            posture=Posture.Proactive,
+            threshold=1,
+            within=BEGINS_WITHIN,
+        ),
+        actions=[
+            ChangeFlowRunState(
+                state=StateType.SCHEDULED, message="it was taken and not begun; it is queued again"
             )
         ],
     )

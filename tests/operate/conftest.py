@@ -87,6 +87,11 @@ class Server:
     def state(self, run: dict[str, Any]) -> dict[str, Any]:
         return dict(self._client.get(f"/flow_runs/{run['id']}").json()["state"])
 
+    def take(self, run: dict[str, Any], message: str) -> None:
+        """Put the run in Pending, as an agent does that takes it."""
+        body = {"state": {"type": "PENDING", "name": "Pending", "message": message}, "force": True}
+        self._client.post(f"/flow_runs/{run['id']}/set_state", json=body).raise_for_status()
+
     def done(self, run: dict[str, Any], seconds: float = 240) -> dict[str, Any]:
         """The final state of the run."""
         wait_for(lambda: self.state(run)["type"] in FINAL, seconds)
@@ -102,6 +107,18 @@ class Server:
         answer = self._client.post("/events/filter", json={"filter": wanted})
         answer.raise_for_status()
         return list(answer.json()["events"])
+
+    def hasten(self, automation: str, within_s: float) -> None:
+        """Let a proactive automation wait for so long only."""
+        (found,) = [one for one in self.find("automations") if one["name"] == automation]
+        found["trigger"]["within"] = within_s
+        kept = {key: found[key] for key in ("name", "description", "enabled", "tags", "trigger", "actions")}
+        self._client.put(f"/automations/{found['id']}", json=kept).raise_for_status()
+
+    def cancel(self, run: dict[str, Any]) -> None:
+        """Let the run end as cancelled."""
+        body = {"state": {"type": "CANCELLED", "name": "Cancelled"}, "force": True}
+        self._client.post(f"/flow_runs/{run['id']}/set_state", json=body).raise_for_status()
 
     def disable(self, automation: str) -> None:
         """Keep the automation from acting."""

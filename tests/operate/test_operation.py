@@ -13,11 +13,14 @@ from typing import Any
 import httpx
 import pytest
 
+from infra.agents.journal import ASKED, TAKEN, Journal
+from infra.agents.worker import taken_by
 from infra.objects import Endpoint, ObjectStore
 from tests.flows.conftest import Home
-from tests.operate.conftest import DIES, NEW, OLD, QUEUE, Server, ended, wait_for
+from tests.operate.conftest import DIES, NEW, OLD, QUEUE, Server, ended, started, wait_for
 from tests.operate.team import Team
 
+PARTS = {"run_id": "none", "blocks": ["A-0"], "queue": DIES[2]}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 """The first test waits for server, fleet and agents, the others for flows: longer on a loaded machine."""
 
@@ -243,6 +246,44 @@ def test_an_agent_told_to_stop_leaves_no_run_in_running_and_no_process(
     assert agent.returncode == 0
     assert server.done(run)["type"] == "CRASHED"
     assert not [p for p in _commands() if str(measured.path) in p and "program/main.py" in p]
+
+
+def test_what_a_killed_agent_had_taken_and_not_started_its_successor_runs_and_nothing_of_others(
+    measured: Home, server: Server, agents: list[subprocess.Popen[str]]
+) -> None:
+    ended(server, agents[1], f"cann_upgrade/{DIES[0]}")
+    journal = Journal(measured.path / "agents", DIES[2])
+    taken, asked = (nothing_to_do(server, f"part/{DIES[2]}") for _ in range(2))
+    of_others = nothing_to_do(server, "compare/wrong")
+    for run, noted, message in (
+        (taken, TAKEN, ""), (asked, ASKED, taken_by(journal)), (of_others, ASKED, "taken by another agent"),
+    ):  # fmt: skip
+        server.take(run, message)
+        journal.claim(run["id"], noted)
+    with started(measured, 3):
+        ends = [server.done(run)["type"] for run in (taken, asked)]
+        assert ends == ["FAILED", "FAILED"], "they began, and there is no run of that name"
+        assert server.state(of_others)["type"] == "PENDING"
+    assert journal.runs() == {}
+    server.cancel(of_others)
+
+
+def test_a_run_that_a_dead_host_had_taken_is_queued_again_by_the_automation(
+    server: Server, agents: list[subprocess.Popen[str]]
+) -> None:
+    server.hasten("tilewatch: a run that was taken and not begun is queued again", 5)
+    run = nothing_to_do(server, "compare/wrong")
+    server.take(run, "taken by an agent of a host that is gone")
+    waited_s = wait_for(lambda: server.state(run)["type"] == "SCHEDULED")
+    print(f"\nqueued again after {waited_s:.0f} s: {server.state(run)['message']}")
+    server.cancel(run)
+
+
+def nothing_to_do(server: Server, deployment: str) -> dict[str, Any]:
+    """A run of that deployment that ends as soon as it begins."""
+    request = PARTS if deployment.startswith("part/") else {"baseline": "no", "candidate": "no"}
+    started = server.start(deployment, parameters={"request": request})
+    return dict(started.raise_for_status().json())
 
 
 def test_an_approved_build_is_what_baseline_stands_for(measured: Home, fleet: Path) -> None:
