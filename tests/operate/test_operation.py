@@ -271,7 +271,7 @@ def test_what_a_killed_agent_had_taken_and_not_started_its_successor_runs_and_no
 def test_a_run_that_a_dead_host_had_taken_is_queued_again_by_the_automation(
     server: Server, agents: list[subprocess.Popen[str]]
 ) -> None:
-    server.hasten("tilewatch: a run that was taken and not begun is queued again", 5)
+    server.hasten("tilewatch: a run that was taken and not begun is queued again", 10)
     run = nothing_to_do(server, "compare/wrong")
     server.take(run, "taken by an agent of a host that is gone")
     waited_s = wait_for(lambda: server.state(run)["type"] == "SCHEDULED")

@@ -15,8 +15,10 @@ from infra.objects import ObjectStore
 from infra.pipeline.builds import PresentBuild
 from infra.pipeline.report import SweepReport
 from infra.tables import TableStore
-from tests.flows.conftest import Home
+from tests.flows.conftest import Home, home
 from tests.infra.conftest import rows_of
+
+__all__ = ["home"]
 
 FOUND = PresentBuild("new", "910C", "")
 
