@@ -20,17 +20,21 @@ BEGINS_WITHIN = timedelta(minutes=5)
 """A process begins its flow in seconds, on a busy host in a minute."""
 
 _ENDED = ("Completed", "Failed", "Cancelled", "Crashed")
+_WAITS = ("Scheduled", "Late", "AwaitingRetry", "Pending")
 
 
 def zombies() -> AutomationCore:
-    """Crashes a run that sent heartbeats and then neither another one nor an end: its process is dead."""
+    """Crashes a run that sent heartbeats and then neither another one nor an end: its process is dead.
+
+    One that was queued again waits, for longer than heartbeats may be missed, and is not dead.
+    """
     return AutomationCore(
         name="tilewatch: a run without heartbeat is crashed",
         description="A killed worker leaves its runs in Running; they would hold their slot for ever.",
         trigger=EventTrigger(
             match={"prefect.resource.id": ["prefect.flow-run.*"]},
             after={"prefect.flow-run.heartbeat"},
-            expect={"prefect.flow-run.heartbeat", *(f"prefect.flow-run.{state}" for state in _ENDED)},
+            expect={f"prefect.flow-run.{what}" for what in ("heartbeat", *_ENDED, *_WAITS)},
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,
             threshold=1,

@@ -6,6 +6,7 @@ Python. A line without a prefix is handed out with the header of the message it 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -66,7 +67,7 @@ class MarkerScanner:
         self._block_bytes = block_bytes
 
     def scan(self, stream: BinaryIO, counts: ScanCounts, *, census: bool = False) -> Iterator[MarkedLine]:
-        """Yield marked lines in file order; ``counts`` is filled while it runs.
+        """Yield marked lines in file order; ``counts`` is filled while it runs. The stream must be seekable.
 
         With ``census`` every header line is counted and every line that only looks like one is kept (slower).
         """
@@ -80,15 +81,17 @@ class MarkerScanner:
     def _blocks(self, stream: BinaryIO, counts: ScanCounts) -> Iterator[bytes]:
         rest = b""
         while chunk := stream.read(self._block_bytes):
-            counts.size_bytes += len(chunk)
             end = chunk.rfind(b"\n") + 1
             if end:
-                yield rest + chunk[:end]
-                rest = chunk[end:]
+                # Read again rather than carried along: joining to the next piece would copy all of it.
+                stream.seek(end - len(chunk), os.SEEK_CUR)
+                yield rest + chunk[:end] if rest else chunk[:end]
+                rest = b""
             elif len(rest) < LINE_LIMIT_BYTES:
                 rest += chunk
             else:
                 counts.dropped_bytes += len(chunk)
+            counts.size_bytes += end or len(chunk)
         if rest:
             yield rest
 
