@@ -9,8 +9,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -87,10 +89,19 @@ class Server:
     def state(self, run: dict[str, Any]) -> dict[str, Any]:
         return dict(self._client.get(f"/flow_runs/{run['id']}").json()["state"])
 
-    def take(self, run: dict[str, Any], message: str) -> None:
-        """Put the run in Pending, as an agent does that takes it."""
-        body = {"state": {"type": "PENDING", "name": "Pending", "message": message}, "force": True}
+    def put(self, run: dict[str, Any], kind: str, message: str = "") -> None:
+        """Put the run in a state, such as PENDING, as an agent or a process does."""
+        body = {"state": {"type": kind, "name": kind.capitalize(), "message": message}, "force": True}
         self._client.post(f"/flow_runs/{run['id']}/set_state", json=body).raise_for_status()
+
+    def heartbeat(self, run: dict[str, Any]) -> None:
+        """Send what the process of a run sends every 30 s."""
+        event = {
+            "id": str(uuid4()), "occurred": datetime.now(UTC).isoformat(), "payload": {}, "related": [],
+            "event": "prefect.flow-run.heartbeat",
+            "resource": {"prefect.resource.id": f"prefect.flow-run.{run['id']}"},
+        }  # fmt: skip
+        self._client.post("/events", json=[event]).raise_for_status()
 
     def done(self, run: dict[str, Any], seconds: float = 240) -> dict[str, Any]:
         """The final state of the run."""
@@ -114,11 +125,6 @@ class Server:
         found["trigger"]["within"] = within_s
         kept = {key: found[key] for key in ("name", "description", "enabled", "tags", "trigger", "actions")}
         self._client.put(f"/automations/{found['id']}", json=kept).raise_for_status()
-
-    def cancel(self, run: dict[str, Any]) -> None:
-        """Let the run end as cancelled."""
-        body = {"state": {"type": "CANCELLED", "name": "Cancelled"}, "force": True}
-        self._client.post(f"/flow_runs/{run['id']}/set_state", json=body).raise_for_status()
 
     def disable(self, automation: str) -> None:
         """Keep the automation from acting."""

@@ -258,14 +258,14 @@ def test_what_a_killed_agent_had_taken_and_not_started_its_successor_runs_and_no
     for run, noted, message in (
         (taken, TAKEN, ""), (asked, ASKED, taken_by(journal)), (of_others, ASKED, "taken by another agent"),
     ):  # fmt: skip
-        server.take(run, message)
+        server.put(run, "PENDING", message)
         journal.claim(run["id"], noted)
     with started(measured, 3):
         ends = [server.done(run)["type"] for run in (taken, asked)]
         assert ends == ["FAILED", "FAILED"], "they began, and there is no run of that name"
         assert server.state(of_others)["type"] == "PENDING"
     assert journal.runs() == {}
-    server.cancel(of_others)
+    server.put(of_others, "CANCELLED")
 
 
 def test_a_run_that_a_dead_host_had_taken_is_queued_again_by_the_automation(
@@ -273,10 +273,28 @@ def test_a_run_that_a_dead_host_had_taken_is_queued_again_by_the_automation(
 ) -> None:
     server.hasten("tilewatch: a run that was taken and not begun is queued again", 10)
     run = nothing_to_do(server, "compare/wrong")
-    server.take(run, "taken by an agent of a host that is gone")
+    server.put(run, "PENDING", "taken by an agent of a host that is gone")
     waited_s = wait_for(lambda: server.state(run)["type"] == "SCHEDULED")
     print(f"\nqueued again after {waited_s:.0f} s: {server.state(run)['message']}")
-    server.cancel(run)
+    server.put(run, "CANCELLED")
+
+
+def test_a_run_without_heartbeat_is_crashed_and_one_that_was_queued_again_is_left(
+    server: Server, agents: list[subprocess.Popen[str]]
+) -> None:
+    dead, waiting = (nothing_to_do(server, "compare/wrong") for _ in range(2))
+    server.hasten("tilewatch: a run without heartbeat is crashed", 10)
+    try:
+        for run in (dead, waiting):
+            server.put(run, "RUNNING")
+            server.heartbeat(run)
+        server.put(waiting, "SCHEDULED")
+        wait_for(lambda: server.state(dead)["type"] == "CRASHED")
+        time.sleep(5)
+        assert server.state(waiting)["type"] == "SCHEDULED"
+    finally:
+        server.hasten("tilewatch: a run without heartbeat is crashed", 90)
+        server.put(waiting, "CANCELLED")
 
 
 def nothing_to_do(server: Server, deployment: str) -> dict[str, Any]:
