@@ -13,11 +13,10 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 
 from infra.agents.names import BUILD_CHANGED, BUILD_PAYLOAD, REGRESSION_EVENT, device_resource
 
-HEARTBEATS_MISSED = timedelta(seconds=90)
-"""Three heartbeats of 30 s: fewer would crash runs that live."""
-
-BEGINS_WITHIN = timedelta(minutes=5)
-"""A process begins its flow in seconds, on a busy host in a minute."""
+PATIENCE = timedelta(minutes=20)
+"""Until a run is taken for dead. A server that was restarted holds back, for 15 minutes, events whose
+predecessor it had seen before (Prefect 3.9, ``PRECEDING_EVENT_LOOKBACK``): sooner, a run that is well would look
+dead."""
 
 _ENDED = ("Completed", "Failed", "Cancelled", "Crashed")
 _WAITS = ("Scheduled", "Late", "AwaitingRetry", "Pending")
@@ -26,7 +25,7 @@ _WAITS = ("Scheduled", "Late", "AwaitingRetry", "Pending")
 def zombies() -> AutomationCore:
     """Crashes a run that sent heartbeats and then neither another one nor an end: its process is dead.
 
-    One that was queued again waits, for longer than heartbeats may be missed, and is not dead.
+    One that was queued again may wait for longer, and is not dead.
     """
     return AutomationCore(
         name="tilewatch: a run without heartbeat is crashed",
@@ -38,7 +37,7 @@ def zombies() -> AutomationCore:
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,
             threshold=1,
-            within=HEARTBEATS_MISSED,
+            within=PATIENCE,
         ),
         actions=[
             ChangeFlowRunState(
@@ -60,7 +59,7 @@ def unstarted() -> AutomationCore:
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,
             threshold=1,
-            within=BEGINS_WITHIN,
+            within=PATIENCE,
         ),
         actions=[
             ChangeFlowRunState(

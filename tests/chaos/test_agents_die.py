@@ -187,6 +187,7 @@ def test_two_hundred_queued_runs_over_four_devices_finish_and_the_server_stays_s
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_a_run_whose_worker_and_process_died_is_crashed_by_the_automation(site: Site) -> None:
+    site.hasten("tilewatch: a run without heartbeat is crashed", 90)
     whole = {"experiments": ["A"], "preset": "smoke", "arm": "standalone", "processes": 100}
     run = site.queue_run(f"sweep/{HOST}-0", **whole)
     before = len(site.home.manifests())

@@ -15,6 +15,7 @@ import pytest
 
 from infra.agents.journal import ASKED, TAKEN, Journal
 from infra.agents.worker import taken_by
+from infra.deployments.automations import PATIENCE
 from infra.objects import Endpoint, ObjectStore
 from tests.flows.conftest import Home
 from tests.operate.conftest import DIES, NEW, OLD, QUEUE, Server, ended, started, wait_for
@@ -293,7 +294,7 @@ def test_a_run_without_heartbeat_is_crashed_and_one_that_was_queued_again_is_lef
         time.sleep(5)
         assert server.state(waiting)["type"] == "SCHEDULED"
     finally:
-        server.hasten("tilewatch: a run without heartbeat is crashed", 90)
+        server.hasten("tilewatch: a run without heartbeat is crashed", PATIENCE.total_seconds())
         server.put(waiting, "CANCELLED")
 
 
