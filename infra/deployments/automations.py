@@ -14,9 +14,11 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from infra.agents.names import BUILD_CHANGED, BUILD_PAYLOAD, REGRESSION_EVENT, device_resource
 
 PATIENCE = timedelta(minutes=20)
-"""Until a run is taken for dead. A server that was restarted holds back, for 15 minutes, events whose
-predecessor it had seen before (Prefect 3.9, ``PRECEDING_EVENT_LOOKBACK``): sooner, a run that is well would look
-dead."""
+"""Until a run is taken for dead.
+
+A server that was restarted holds back, for 15 minutes, events whose predecessor it had seen before (Prefect 3.9,
+``PRECEDING_EVENT_LOOKBACK``): sooner, a run that is well would look dead.
+"""
 
 _ENDED = ("Completed", "Failed", "Cancelled", "Crashed")
 _WAITS = ("Scheduled", "Late", "AwaitingRetry", "Pending")
