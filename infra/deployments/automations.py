@@ -16,8 +16,8 @@ from infra.agents.names import BUILD_CHANGED, BUILD_PAYLOAD, REGRESSION_EVENT, d
 PATIENCE = timedelta(minutes=20)
 """Until a run is taken for dead.
 
-A server that was restarted holds back, for 15 minutes, events whose predecessor it had seen before (Prefect 3.9,
-``PRECEDING_EVENT_LOOKBACK``): sooner, a run that is well would look dead.
+A server that was restarted holds back, for 15 minutes, events whose predecessor it had seen before
+(Prefect 3.9, ``PRECEDING_EVENT_LOOKBACK``): sooner, a run that is well would look dead.
 """
 
 _ENDED = ("Completed", "Failed", "Cancelled", "Crashed")
