@@ -30,16 +30,14 @@ def ns_from_decimals(column: pa.Array) -> pa.Array | None:
     """
     words = np.frombuffer(column.buffers()[1], dtype=np.int64).reshape(-1, 2)
     words = words[column.offset : column.offset + len(column)]
-    low, high, missing = words[:, 0], words[:, 1], None
-    if column.null_count:
-        missing = column.is_null().to_numpy(zero_copy_only=False)
-        low, high = np.where(missing, 0, low), np.where(missing, 0, high)
-    if bool(np.any(high != low >> 63)):
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    low = np.where(valid, words[:, 0], 0)
+    if bool(np.any(valid & (words[:, 1] != low >> 63))):
         return None
     if column.type.scale > 3:
         step = 10 ** (column.type.scale - 3)
-        low = np.where(low < 0, -((step // 2 - low) // step), (low + step // 2) // step)
-    return pa.array(low, type=pa.int64(), mask=missing)
+        low = np.sign(low) * ((np.abs(low) + step // 2) // step)
+    return pa.array(low, type=pa.int64(), mask=~valid if column.null_count else None)
 
 
 def typed(text: pa.Array, kind: Kind) -> tuple[pa.Array, BoolArray]:

@@ -35,8 +35,8 @@ def counter_maps(names: Sequence[str], columns: Sequence[pa.Array], task_type: p
     present = ~np.isnan(values)
     for family in _FAMILIES:
         _drop_false_zeros(family, tuple(names), values, present, task_type)
-    counts = np.add.reduce(present.view(np.int8), axis=0, dtype=np.int32)
     present = np.ascontiguousarray(present.T)
+    counts = present.sum(axis=1)
     offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
     items = pa.array(np.ascontiguousarray(values.T)[present])
     return pa.MapArray.from_arrays(_null_where_empty(offsets, counts), _keys(tuple(names), present), items)
@@ -74,7 +74,7 @@ def _spread(pieces: list[bytes], index: pa.Array) -> pa.Buffer:
     return (taken.buffers()[2] or pa.py_buffer(b"")).slice(0, size)
 
 
-def _null_where_empty(offsets: npt.NDArray[np.int32], counts: npt.NDArray[np.int32]) -> pa.Array:
+def _null_where_empty(offsets: npt.NDArray[np.int32], counts: npt.NDArray[np.int64]) -> pa.Array:
     return pa.array(offsets, mask=np.append(counts == 0, False))
 
 

@@ -23,7 +23,7 @@ from tasks.read.arrow_columns import one_array
 from tasks.read.csv_parse import numeric_share, parse_text
 from tasks.read.csv_rules import GoodTexts, Wrong, careful_rows, fast_rows
 from tasks.read.layout import Header, HeaderError, Layout, match_header
-from tasks.read.lines import Block, IntArray, blank, blocks, first_lines, split, unreadable
+from tasks.read.lines import Block, IntArray, blank, blocks, split, unreadable
 from tasks.read.quarantine import Refusal
 
 _PROBE_LINES = 200
@@ -172,8 +172,8 @@ def _without_text_counters(header: Header, block: Block) -> Header:
     """The header without those further columns whose first cells are mostly no numbers."""
     if not header.counters:
         return header
-    lines = split(first_lines(block.data, _PROBE_LINES))
-    usable = np.setdiff1d(np.arange(len(lines.starts)), list(unreadable(lines)))
+    lines = split(block.data)
+    usable = np.setdiff1d(np.arange(len(lines.starts))[:_PROBE_LINES], list(unreadable(lines)))
     text, *_ = parse_text(header, lines, usable)
     shares = {name: numeric_share(one_array(text.column(name))) for name in header.counters}
     words = tuple(name for name, share in shares.items() if share is not None and share < 0.5)

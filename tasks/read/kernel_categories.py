@@ -73,13 +73,13 @@ def _shape_rule(rule: dict[str, Any]) -> ShapeRule:
 def categories(
     op_type: pa.Array, name: pa.Array, k: npt.NDArray[np.int64], n: npt.NDArray[np.int64]
 ) -> pa.Array:
-    """Category of every kernel; ``k`` and ``n`` are -1 where unknown, texts may be dictionaries.
+    """Category of every kernel; ``k`` and ``n`` are -1 where unknown.
 
     A kernel without an operator type is classified by its name, as a whole or by its last word. A type that
     no rule names is ``other``.
     """
     rules = category_rules()
-    label = _labels(op_type, name)
+    label = pc.coalesce(op_type, name).dictionary_encode()
     known = np.array([_known(text) for text in label.dictionary.to_pylist()], dtype=np.int64).reshape(-1, 2)
     row = label.indices.to_numpy(zero_copy_only=False)
     codes, looks = known[:, 0], known[:, 1]
@@ -89,21 +89,12 @@ def categories(
         if not meant.any():
             continue
         mask = meant[row]
-        if rule.types and op_type.null_count:
+        if rule.types:
             mask &= op_type.is_valid().to_numpy(zero_copy_only=False)
-        at = np.flatnonzero(mask)
-        for sizes, wanted in ((k, rule.k), (n, rule.n)):
-            if wanted:
-                at = at[np.isin(sizes[at], wanted)]
-        result[at] = rules.names.index(rule.becomes)
+        mask &= np.isin(k, rule.k) if rule.k else True
+        mask &= np.isin(n, rule.n) if rule.n else True
+        result[mask] = rules.names.index(rule.becomes)
     return pa.array(rules.names).take(pa.array(result))
-
-
-def _labels(op_type: pa.Array, name: pa.Array) -> pa.DictionaryArray:
-    """What every kernel is classified by."""
-    if not op_type.null_count:
-        return op_type.dictionary_encode()
-    return pc.coalesce(op_type.cast(pa.string()), name.cast(pa.string())).dictionary_encode()
 
 
 def other_share(table: pa.Table) -> float | None:

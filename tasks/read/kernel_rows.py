@@ -141,9 +141,9 @@ def _kernels(block: RowBlock, constants: Constants) -> pa.Table:
             parsed = shapes(cells)
             columns[name], last_dims[name] = parsed.values, parsed.last_dim
     missing = pa.nulls(rows, pa.string())
-    labels = (missing if (texts := block.column(name)) is None else texts for name in ("op_type", "name"))
-    columns["category"] = categories(*labels, *(last_dims[name] for name in _SHAPES))
-    columns |= _blocks(block, columns.get("task_type", missing))
+    op_type, task_type = columns.get("op_type", missing), columns.get("task_type", missing)
+    columns["category"] = categories(op_type, columns["name"], *(last_dims[name] for name in _SHAPES))
+    columns |= _blocks(block, task_type)
     columns["metrics"] = _metrics(block, columns.get("task_type"))
     if "start_ns" in columns and columns["start_ns"].null_count:
         columns["flags"] = _FLAGS.take(columns["start_ns"].is_null().cast(pa.int8()))
