@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ _NARROW = np.iinfo(np.int32)
 
 
 class Codes:
-    """Small integers for values that repeat: names, lanes (process, thread), flow ids that are no numbers."""
+    """Small integers for values that repeat: names, lanes (process, thread)."""
 
     def __init__(self) -> None:
         self.values: dict[Any, int] = {}
@@ -62,7 +63,6 @@ class TimelineEvents:
     names: Codes = field(default_factory=Codes)
     types: Codes = field(default_factory=Codes)
     lanes: Codes = field(default_factory=Codes)
-    flow_ids: Codes = field(default_factory=Codes)
     tasks: Columns = field(default_factory=lambda: Columns(*TASK_COLUMNS))
     starts: Columns = field(default_factory=lambda: Columns("flow", "time"))
     ends: Columns = field(default_factory=lambda: Columns("flow", "lane", "time"))
@@ -93,7 +93,7 @@ class TimelineEvents:
         self._add_tasks(_timed(tasks, ("ts", "dur"), source_file, refusals))
         for events, columns in ((starts, self.starts), (ends, self.ends)):
             good, times = _timed(events, ("ts",), source_file, refusals)
-            flow = _array((self._flow(event.get("id")) for event in good), len(good))
+            flow = _array((_flow(event.get("id")) for event in good), len(good))
             lane = _array((self._lane(event) for event in good), len(good))
             columns.add(*((flow, times[0]) if columns is self.starts else (flow, lane, times[0])))
         return refusals
@@ -117,10 +117,17 @@ class TimelineEvents:
     def _lane(self, event: dict[str, Any]) -> int:
         return self.lanes.code((event.get("pid"), event.get("tid")))
 
-    def _flow(self, identity: Any) -> int:
-        """Flow ids are integers, or their text; any other text gets a negative number of its own."""
-        text = str(identity)
-        return int(text) if text.isdecimal() and len(text) < 19 else -1 - self.flow_ids.code(text)
+
+def _flow(identity: Any) -> int:
+    """A flow id of up to 18 digits as it is; any other one as a negative hash of 63 bits.
+
+    Real ids have up to 20 digits and every one is another: kept as texts they would fill the memory.
+    """
+    text = str(identity)
+    if text.isdecimal() and len(text) < 19:
+        return int(text)
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return -1 - (int.from_bytes(digest, "big") >> 1)
 
 
 def _is_collective(event: dict[str, Any]) -> bool:
