@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import signal
@@ -266,6 +267,8 @@ def test_the_server_dies_with_its_parent(tmp_path: Path) -> None:
         with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
             parent.send_signal(signal.SIGKILL)
             parent.wait()
-            assert connection.recv(1) == b""
+            # Reset where the server had not accepted it yet, closed where it had; a living one lets it wait.
+            with contextlib.suppress(ConnectionResetError):
+                assert connection.recv(1) == b""
     finally:
         parent.kill()
