@@ -19,7 +19,7 @@ from pyarrow import csv
 from tasks.read.csv_parse import wrong_width
 from tasks.read.csv_rows import CsvFile, RowBlock
 from tasks.read.csv_rules import Wrong, careful_rows
-from tasks.read.layout import Header, HeaderError, match_header
+from tasks.read.layout import BYTE_ORDER_MARK, Header, HeaderError, match_header
 from tasks.read.lines import BLOCK_BYTES, LONGEST_LINE, IntArray, Lines, split
 from tasks.read.quarantine import Refusal
 
@@ -31,7 +31,7 @@ _REPLACEMENT = "\ufffd".encode()
 def record_blocks(file: CsvFile) -> Iterator[RowBlock]:
     """Row blocks of a CSV with multi-line cells; ``lines`` are those on which the records start.
 
-    Bytes that are not UTF-8 and carriage returns inside a line are shown as U+FFFD.
+    Bytes that are not UTF-8, byte order marks and carriage returns inside a line are shown as U+FFFD.
     """
     with file.path.open("rb") as stream:
         header_line = stream.readline(LONGEST_LINE)
@@ -59,7 +59,9 @@ def _fill(stream: BinaryIO, rest: bytes) -> tuple[bytes, bool]:
     """More whole lines behind ``rest``, and whether the file goes on."""
     piece = stream.read(BLOCK_BYTES) + stream.readline()
     text = _STRAY_RETURN.sub(_REPLACEMENT, piece)
-    return rest + text.decode("utf-8", "replace").encode(), bool(piece)
+    # Arrow skips a byte order mark where a buffer begins with one: the line would vanish or lose a character.
+    shown = text.decode("utf-8", "replace").replace(BYTE_ORDER_MARK, _REPLACEMENT.decode())
+    return rest + shown.encode(), bool(piece)
 
 
 @dataclass(frozen=True)

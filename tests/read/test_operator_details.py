@@ -99,6 +99,14 @@ def test_bytes_of_another_encoding_are_shown_not_lost(tmp_path: Path, origin: Or
     assert "\ufffd" in row["call_stack"]
 
 
+def test_a_line_that_is_only_a_byte_order_mark_is_refused(tmp_path: Path, origin: Origin) -> None:
+    data = f"{HEADER}\n{record(1)}\n".encode() + b"\xef\xbb\xbf"
+    result = read(tmp_path / "operator_details.csv", data, origin)
+    (refused,) = result.quarantine.to_pylist()
+    assert result.table.num_rows == 1
+    assert (refused["raw_text"], refused["reason"]) == ("\ufffd", "1 cells where the header has 9")
+
+
 def test_a_refused_record_is_kept_with_all_its_lines(tmp_path: Path, origin: Origin) -> None:
     bad = record(1).replace("20.25", "soon")
     result = read(tmp_path / "o.csv", f"{HEADER}\n{record(0)}\n{bad}\n{record(2)}\n".encode(), origin)
