@@ -113,7 +113,8 @@ def _good_rows(
     for i, why in sorted(reasons.items()):
         at = int(records.starts[i])
         span = 1 if i in records.malformed else int(records.spans[i])
-        raw = "\n".join(lines.text(k) for k in range(at, at + span))
+        # A quote that is open at the end has the last line end in its cell: one line more than there is.
+        raw = "\n".join(lines.text(k) for k in range(at, min(at + span, len(lines.starts))))
         if raw:
             refusals.append(
                 Refusal(source_file, first_line + at, why.rule, why.reason, why.field, why.value, raw)

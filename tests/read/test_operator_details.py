@@ -107,6 +107,13 @@ def test_a_line_that_is_only_a_byte_order_mark_is_refused(tmp_path: Path, origin
     assert (refused["raw_text"], refused["reason"]) == ("\ufffd", "1 cells where the header has 9")
 
 
+def test_stray_quotes_in_one_line_do_not_cost_the_records_before_it(tmp_path: Path, origin: Origin) -> None:
+    text = f'{HEADER}\n{record(1)}\n";\ny",1.5,2\nb,,1\n"ts": 1.5Call Stack,D"a,",1.5,2\nb,,1\n'
+    result = read(tmp_path / "operator_details.csv", text.encode(), origin)
+    assert result.table["source_line"].to_pylist() == [2]
+    assert result.quarantine.num_rows > 0
+
+
 def test_a_refused_record_is_kept_with_all_its_lines(tmp_path: Path, origin: Origin) -> None:
     bad = record(1).replace("20.25", "soon")
     result = read(tmp_path / "o.csv", f"{HEADER}\n{record(0)}\n{bad}\n{record(2)}\n".encode(), origin)
