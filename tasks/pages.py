@@ -1,4 +1,4 @@
-"""How every page of this package is rendered: strict, escaped templates."""
+"""How every page is rendered: strict, escaped templates."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import jinja2
 
 
-def templates(**filters: Callable[..., Any]) -> jinja2.Environment:
-    """The templates of this package with ``filters``; a name that a template lacks is an error, not a gap."""
+def templates(package: str, folder: str, **filters: Callable[..., Any]) -> jinja2.Environment:
+    """The templates in ``folder`` of a package; a name that a template lacks is an error, not a gap."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("tasks.publish", "templates"),
+        loader=jinja2.PackageLoader(package, folder),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from infra.errors import ServiceError
 from infra.services.background import born
+from tasks.measure.program import locks
 
 KILL_AFTER_S = 10.0
 ASKED = (0, 0)
@@ -48,7 +49,7 @@ class Journal:
     def alone(self) -> Iterator[None]:
         """Be the only agent of this queue in this home. Raises ServiceError where another one runs."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = os.open(self.folder / f"{self.queue}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -62,12 +63,7 @@ class Journal:
 
     def lives(self) -> bool:
         """Whether an agent of this queue runs in this home."""
-        with contextlib.suppress(OSError), (self.folder / f"{self.queue}.lock").open() as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
+        return bool(locks.is_held(self._lock))
 
     def claim(self, run_id: str, how: tuple[int, int]) -> None:
         """Note that flow run ``run_id`` is ASKED for or TAKEN: who dies now leaves it in Pending for ever."""
@@ -113,6 +109,10 @@ class Journal:
     def note_build(self, build: dict[str, str]) -> None:
         """Remember the build."""
         _replace(self.folder / f"{self.queue}.build.json", json.dumps(build))
+
+    @property
+    def _lock(self) -> Path:
+        return self.folder / f"{self.queue}.lock"
 
     @property
     def _path(self) -> Path:

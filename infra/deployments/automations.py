@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -32,15 +33,7 @@ def zombies() -> AutomationCore:
     return AutomationCore(
         name="tilewatch: a run without heartbeat is crashed",
         description="A killed worker leaves its runs in Running; they would hold their slot for ever.",
-        trigger=EventTrigger(
-            match={"prefect.resource.id": ["prefect.flow-run.*"]},
-            after={"prefect.flow-run.heartbeat"},
-            expect={f"prefect.flow-run.{what}" for what in ("heartbeat", *_ENDED, *_WAITS)},
-            for_each={"prefect.resource.id"},
-            posture=Posture.Proactive,
-            threshold=1,
-            within=PATIENCE,
-        ),
+        trigger=_falls_silent("heartbeat", ("heartbeat", *_ENDED, *_WAITS)),
         actions=[
             ChangeFlowRunState(
                 state=StateType.CRASHED, message="no heartbeat: the process or its host is gone"
@@ -54,15 +47,7 @@ def unstarted() -> AutomationCore:
     return AutomationCore(
         name="tilewatch: a run that was taken and not begun is queued again",
         description="An agent or its host died between taking the run and starting its process.",
-        trigger=EventTrigger(
-            match={"prefect.resource.id": ["prefect.flow-run.*"]},
-            after={"prefect.flow-run.Pending"},
-            expect={f"prefect.flow-run.{state}" for state in ("Running", "Scheduled", *_ENDED)},
-            for_each={"prefect.resource.id"},
-            posture=Posture.Proactive,
-            threshold=1,
-            within=PATIENCE,
-        ),
+        trigger=_falls_silent("Pending", ("Running", "Scheduled", *_ENDED)),
         actions=[
             ChangeFlowRunState(
                 state=StateType.SCHEDULED, message="it was taken and not begun; it is queued again"
@@ -77,13 +62,7 @@ def upgrade(queue: str, deployment_id: UUID, request: dict[str, Any]) -> Automat
     return AutomationCore(
         name=f"tilewatch: the build of {queue} changed",
         description="An agent saw another build than before: measure it and compare it with the baseline.",
-        trigger=EventTrigger(
-            match={"prefect.resource.id": device_resource(queue)},
-            expect={BUILD_CHANGED},
-            posture=Posture.Reactive,
-            threshold=1,
-            within=timedelta(0),
-        ),
+        trigger=_happens(BUILD_CHANGED, device_resource(queue)),
         actions=[
             RunDeployment(
                 source="selected",
@@ -99,16 +78,34 @@ def regressions_told(webhook_id: UUID) -> AutomationCore:
     return AutomationCore(
         name="tilewatch: confirmed regressions are told",
         description="An alert names its three worst points, their causes, the report and the command.",
-        trigger=EventTrigger(
-            match={"prefect.resource.id": "tilewatch.build.*"},
-            expect={REGRESSION_EVENT},
-            posture=Posture.Reactive,
-            threshold=1,
-            within=timedelta(0),
-        ),
+        trigger=_happens(REGRESSION_EVENT, "tilewatch.build.*"),
         actions=[
             CallWebhook(block_document_id=webhook_id, payload='{"text": {{ event.payload.text | tojson }}}')
         ],
+    )
+
+
+def _falls_silent(after: str, expected: Iterable[str]) -> EventTrigger:
+    """A flow run that had the one event, and none of the expected ones within PATIENCE."""
+    return EventTrigger(
+        match={"prefect.resource.id": ["prefect.flow-run.*"]},
+        after={f"prefect.flow-run.{after}"},
+        expect={f"prefect.flow-run.{what}" for what in expected},
+        for_each={"prefect.resource.id"},
+        posture=Posture.Proactive,
+        threshold=1,
+        within=PATIENCE,
+    )
+
+
+def _happens(event: str, resource: str) -> EventTrigger:
+    """The event, every time, about a resource whose id matches."""
+    return EventTrigger(
+        match={"prefect.resource.id": resource},
+        expect={event},
+        posture=Posture.Reactive,
+        threshold=1,
+        within=timedelta(0),
     )
 
 

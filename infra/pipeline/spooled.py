@@ -38,15 +38,14 @@ def spooled(settings: Settings, archive: Archive, older_than_days: float, now_s:
     One stays while it is young, while its run can be resumed, and while the raw zone lacks a capture of it.
     Of a share it is enough that every block of the run is claimed: what it has besides is never read.
     """
-    own = settings.spool_folder
-    for place in (own, *sorted((own / PARTS).glob("*"))):
+    for place in _places(settings):
         at_place = settings.model_copy(update={"spool": place})
         for run_id in spool.runs(at_place):
             folder = spool.find(at_place, run_id)
             age_days = (now_s - (folder.path / "run.json").stat().st_mtime) / DAY_S
             size = sum(path.stat().st_size for path in folder.path.rglob("*") if path.is_file())
             young = f"younger than {older_than_days:g} days" if age_days < older_than_days else None
-            needed = _needed_here if place == own else _needed_of_share
+            needed = _needed_here if place == settings.spool_folder else _needed_of_share
             why = young or _unknown(archive, folder) or needed(archive, folder)
             yield Spooled(folder.path, run_id, age_days, size, why)
 
@@ -66,13 +65,17 @@ def clear(found: Spooled) -> None:
 
 def clear_leftovers(settings: Settings, now_s: float) -> int:
     """Delete working folders that killed processes left in the spool over a day ago; returns how many."""
-    own = settings.spool_folder
-    places = (own, *(own / PARTS).glob("*"))
-    left = [path for place in places for prefix in _LEFTOVERS for path in place.glob(f"{prefix}*")]
+    left = [path for place in _places(settings) for prefix in _LEFTOVERS for path in place.glob(f"{prefix}*")]
     old = [path for path in left if now_s - path.stat().st_mtime >= DAY_S]
     for path in old:
         shutil.rmtree(path)
     return len(old)
+
+
+def _places(settings: Settings) -> list[Path]:
+    """Where run folders lie: the spool itself, then the shares of every device of this host."""
+    own = settings.spool_folder
+    return [own, *sorted((own / PARTS).glob("*"))]
 
 
 def _unknown(archive: Archive, folder: RunFolder) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from tasks.pages import templates
 from tasks.publish.agreement import agreement_sections
 from tasks.publish.bands import Row, bands, belongs
 from tasks.publish.break_even import break_even_chart
@@ -24,12 +25,18 @@ from tasks.publish.headline import headline
 from tasks.publish.layer import layer_tables
 from tasks.publish.ledger_table import break_even_lines, ledger_rows
 from tasks.publish.over_builds import OverBuilds, over_builds
-from tasks.publish.pages import templates
 from tasks.publish.predicted import predicted_charts, predicted_points
 from tasks.publish.refinement import refinement_commands
 from tasks.publish.verdict_table import verdict_table
 
-_ENVIRONMENT = templates(duration=duration, ratio=ratio, axis_name=axis_name, experiment_name=experiment_name)
+_ENVIRONMENT = templates(
+    "tasks.publish",
+    "templates",
+    duration=duration,
+    ratio=ratio,
+    axis_name=axis_name,
+    experiment_name=experiment_name,
+)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from tasks.analyse.serving_values import ServingTables, launch_values
+from tasks.pages import templates
 from tasks.publish.display import duration, ratio
 from tasks.publish.environment import build_rows, environment_rows, machine_rows, run_rows
-from tasks.publish.pages import templates
 from tasks.publish.serving_charts import SHOWN, metric_chart, phase_charts
 from tasks.publish.serving_content import ServingContent
 from tasks.publish.serving_words import (
@@ -29,7 +29,13 @@ LIGHTS = {"passed": "●", "failed": "✕", "not armed": "○"}
 """Gate lights that differ in shape, so that they need no colour."""
 
 _ENVIRONMENT = templates(
-    duration=duration, ratio=ratio, change=change, metric_name=metric_name, metric_value=metric_value
+    "tasks.publish",
+    "templates",
+    duration=duration,
+    ratio=ratio,
+    change=change,
+    metric_name=metric_name,
+    metric_value=metric_value,
 )
 
 

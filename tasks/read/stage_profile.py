@@ -19,9 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_contracts import conform, schema
-from tasks.read.cells import typed
 from tasks.read.kernel_categories import category_rules
-from tasks.read.layout import Kind
 from tasks.read.origin import Origin
 from tasks.read.quarantine import Refusal, refused_rows
 from tasks.read.result import ReadResult
@@ -103,21 +101,16 @@ def _kind(event: dict[str, Any]) -> str | None:
 def _complete(events: list[dict[str, Any]], base_ns: int, name: str) -> tuple[_Events, list[Refusal]]:
     """Events that matter; those that cannot be read are refused."""
     chosen = [(place, event, kind) for place, event in enumerate(events, start=1) if (kind := _kind(event))]
-    start, bad_start = typed(pa.array([str(e.get("ts")) for _, e, _ in chosen], pa.string()), Kind.TIMESTAMP)
-    spent, bad_spent = typed(pa.array([str(e.get("dur")) for _, e, _ in chosen], pa.string()), Kind.DURATION)
-    absent = [column.is_null().to_numpy(zero_copy_only=False) for column in (start, spent)]
-    untimed = bad_start | bad_spent | absent[0] | absent[1]
-    good, refusals = readable(name, [(place, event) for place, event, _ in chosen], untimed)
-    begin = base_ns + start.take(pa.array(good)).to_numpy(zero_copy_only=False).astype(np.int64)
-    length = spent.take(pa.array(good)).to_numpy(zero_copy_only=False).astype(np.int64)
+    placed = [(place, event) for place, event, _ in chosen]
+    good, start_ns, end_ns, refusals = readable(name, placed, base_ns)
     kept = [chosen[i] for i in good]
     columns = {
         "place": np.array([place for place, _, _ in kept], dtype=np.int64),
         "name": np.array([e["name"] for _, e, _ in kept], dtype=object),
         "kind": np.array([kind for _, _, kind in kept], dtype=object),
         "thread": np.array([f"{e.get('pid')}/{e.get('tid')}" for _, e, _ in kept], dtype=str),
-        "start": begin,
-        "end": begin + length,
+        "start": start_ns,
+        "end": end_ns,
     }
     return _Events(columns), refusals
 

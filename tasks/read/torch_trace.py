@@ -119,12 +119,7 @@ def _complete_events(raw: Iterable[Event], base_ns: int, source_file: str) -> tu
         and isinstance(name := event.get("name"), str)
         and (name in CATEGORIES or name.startswith(RANGE_PREFIX))
     ]
-    start, bad_start = typed(pa.array([str(e.get("ts")) for _, e in chosen], pa.string()), Kind.TIMESTAMP)
-    spent, bad_spent = typed(pa.array([str(e.get("dur")) for _, e in chosen], pa.string()), Kind.DURATION)
-    untimed = bad_start | bad_spent | _absent(start) | _absent(spent)
-    good, refusals = readable(source_file, chosen, untimed)
-    start_ns = base_ns + start.take(pa.array(good)).to_numpy(zero_copy_only=False).astype(np.int64)
-    end_ns = start_ns + spent.take(pa.array(good)).to_numpy(zero_copy_only=False).astype(np.int64)
+    good, start_ns, end_ns, refusals = readable(source_file, chosen, base_ns)
     events = _Events(
         [chosen[i][1] for i in good],
         np.array([chosen[i][0] for i in good], dtype=np.int64),
@@ -228,12 +223,15 @@ def tensor_inputs(arguments: Any) -> tuple[list[list[int]] | None, list[str | No
 
 
 def readable(
-    source_file: str, chosen: Sequence[tuple[int, Event]], untimed: BoolArray
-) -> tuple[IntArray, list[Refusal]]:
-    """Places of the events that can be read; a refusal for each of the others, with its place in the file.
+    source_file: str, chosen: Sequence[tuple[int, Event]], base_ns: int
+) -> tuple[IntArray, IntArray, IntArray, list[Refusal]]:
+    """Which of the chosen events can be read, when they start and end in ns; a refusal for each other one.
 
-    ``untimed`` marks those without a readable time.
+    ``chosen`` are events with their place in the file, ``base_ns`` is what their times count from.
     """
+    start, bad_start = typed(pa.array([str(e.get("ts")) for _, e in chosen], pa.string()), Kind.TIMESTAMP)
+    spent, bad_spent = typed(pa.array([str(e.get("dur")) for _, e in chosen], pa.string()), Kind.DURATION)
+    untimed = bad_start | bad_spent | _absent(start) | _absent(spent)
     faults = [
         "ts or dur is no time" if bad else _fault(e) for bad, (_, e) in zip(untimed, chosen, strict=True)
     ]
@@ -242,7 +240,10 @@ def readable(
         for fault, (place, event) in zip(faults, chosen, strict=True)
         if fault is not None
     ]
-    return np.flatnonzero([fault is None for fault in faults]), refusals
+    good = np.flatnonzero([fault is None for fault in faults])
+    start_ns = base_ns + start.take(pa.array(good)).to_numpy(zero_copy_only=False).astype(np.int64)
+    end_ns = start_ns + spent.take(pa.array(good)).to_numpy(zero_copy_only=False).astype(np.int64)
+    return good, start_ns, end_ns, refusals
 
 
 def _fault(event: Event) -> str | None:

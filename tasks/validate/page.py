@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import jinja2
+from tasks.pages import templates
 
-_ENVIRONMENT = jinja2.Environment(
-    loader=jinja2.PackageLoader("tasks.validate", "."),
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    undefined=jinja2.StrictUndefined,
-)
+_ENVIRONMENT = templates("tasks.validate", ".")
 
 
 def render_page(results: Mapping[str, Any], *, title: str, report_href: str | None = None) -> str:
