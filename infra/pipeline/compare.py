@@ -23,7 +23,7 @@ from tasks.publish.address import Published, publish_comparison
 from tasks.publish.content import ReportContent
 from tasks.publish.report import render_report
 from tasks.validate.page import render_page
-from tasks.validate.run import validate_tables
+from tasks.validate.run import Validated, Validator
 
 
 @dataclass(frozen=True)
@@ -64,18 +64,23 @@ def compare_archived(
         raise NothingToCompareError(
             f"{baseline} and {candidate} stand for the same run", "Name two builds, or two runs"
         )
-    base, new = _tables(archive, base_ids), _tables(archive, candidate_ids)
-    rows = compare_builds(
-        base,
-        new,
-        baseline=baseline,
-        candidate_name=candidate,
-        overrides=overrides,
-        anchors=anchor_kernels(base, new),
-        history=_history(archive, runs, new, without=[*judged, *second_ids]),
-        second_lease=_tables(archive, second_ids) if second_ids else None,
-    )
-    return _published(settings, archive, rows, base, new)
+    with (
+        tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".validate-") as work,
+        Validator(Path(work)) as validator,
+    ):
+        base, new = _tables(archive, base_ids), _tables(archive, candidate_ids)
+        rows = compare_builds(
+            base,
+            new,
+            baseline=baseline,
+            candidate_name=candidate,
+            overrides=overrides,
+            anchors=anchor_kernels(base, new),
+            history=_history(archive, runs, new, without=[*judged, *second_ids]),
+            second_lease=_tables(archive, second_ids) if second_ids else None,
+        )
+        validated = validator.validate({"comparisons": rows})
+    return _published(settings, archive, validated, base, new)
 
 
 def _before(runs: pa.Table, name: str, judged: Sequence[str]) -> list[str]:
@@ -109,10 +114,8 @@ def _history(archive: Archive, runs: pa.Table, candidate: RunTables, without: Se
 
 
 def _published(
-    settings: Settings, archive: Archive, rows: pa.Table, base: RunTables, candidate: RunTables
+    settings: Settings, archive: Archive, validated: Validated, base: RunTables, candidate: RunTables
 ) -> Compared:
-    with tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".validate-") as work:
-        validated = validate_tables({"comparisons": rows}, Path(work))
     kept = validated.tables["comparisons"]
     title = f"{kept['candidate'][0]} against {kept['baseline'][0]}"
     pages = {

@@ -20,7 +20,7 @@ from tasks.analyse.phases import outside_stages, phase_costs
 from tasks.collect.archive import archive_capture
 from tasks.collect.ingest import IngestedCapture, Skipped, ingest_path
 from tasks.read.ingested import FileAccount, IngestedTables, read_ingested
-from tasks.validate.run import validate_tables
+from tasks.validate.run import Validator
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,16 @@ def ingest_paths(
     current().stage("ingest", len(paths) + 1)
     read: list[_Read] = []
     skipped: list[Skipped] = []
-    with tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".ingest-") as work:
+    with (
+        tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".ingest-") as work,
+        Validator(Path(work)) as validator,
+    ):
         for path in paths:
             found = ingest_path(path, Path(work) / "captures", build=build)
             read += [_stored(archive, capture, Path(work)) for capture in found.captures]
             skipped += [Skipped(f"{path.name}: {s.name}", s.reason) for s in found.skipped]
             current().advance(str(path))
-        refused = _tabulated(archive, [r.found for r in read], Path(work)) if read else {}
+        refused = _tabulated(archive, [r.found for r in read], validator) if read else {}
     current().advance("tables")
     captures = [
         IngestedFiles(r.capture, r.prefix, r.created, r.found.account, r.found.checks, refused.get(r.id, 0))
@@ -90,7 +93,9 @@ def _stored(archive: Archive | None, capture: IngestedCapture, work: Path) -> _R
     return _Read(capture, prefix, created, read_ingested(capture.folder, raw_prefix=prefix, spool=work))
 
 
-def _tabulated(archive: Archive | None, found: Sequence[IngestedTables], work: Path) -> dict[str, int]:
+def _tabulated(
+    archive: Archive | None, found: Sequence[IngestedTables], validator: Validator
+) -> dict[str, int]:
     """Validate the tables of all captures at once and store them; refused rows by capture."""
     parts: dict[str, list[pa.Table]] = defaultdict(list)
     for one in found:
@@ -102,7 +107,7 @@ def _tabulated(archive: Archive | None, found: Sequence[IngestedTables], work: P
         tables["phase_costs"] = phase_costs(tables["kernels"], steps)
         tables["exposed_times"] = exposed_times(outside_stages(tables["kernels"], steps))
     quarantine = [tables.pop("quarantine")] if "quarantine" in tables else []
-    validated = validate_tables(tables, work)
+    validated = validator.validate(tables)
     if archive is not None:
         stored = validated.tables | {
             "quarantine": pa.concat_tables([*quarantine, validated.quarantine]),

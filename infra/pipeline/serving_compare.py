@@ -21,7 +21,7 @@ from tasks.analyse.serving_values import ServingTables, between_lease_history, l
 from tasks.publish.serving_content import ServingContent
 from tasks.publish.serving_report import serving_report
 from tasks.publish.serving_words import builds_sentence
-from tasks.validate.run import validate_tables
+from tasks.validate.run import Validated, Validator
 
 PAGE = "serving.html"
 TABLES = tuple(f.name for f in fields(ServingTables))
@@ -59,15 +59,20 @@ def compare_serving_archived(
     base, new = _tables(archive, base_ids), _tables(archive, candidate_ids)
     if not base.launches.num_rows or not new.launches.num_rows:
         return None
-    request = ServingRequest(
-        baseline,
-        candidate,
-        overrides=[key for key in overrides if key in OVERRIDABLE],
-        history=_history(archive, runs, first["device_class"], without=[*base_ids, *candidate_ids]),
-        base_components=_components(runs, base_ids),
-        candidate_components=_components(runs, candidate_ids),
-    )
-    rows = _stored(settings, archive, compare_serving_builds(base, new, request))
+    with (
+        tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".validate-") as work,
+        Validator(Path(work)) as validator,
+    ):
+        request = ServingRequest(
+            baseline,
+            candidate,
+            overrides=[key for key in overrides if key in OVERRIDABLE],
+            history=_history(archive, runs, first["device_class"], without=[*base_ids, *candidate_ids]),
+            base_components=_components(runs, base_ids),
+            candidate_components=_components(runs, candidate_ids),
+        )
+        compared = compare_serving_builds(base, new, request)
+        rows = _stored(archive, validator.validate({"serving_comparisons": compared}))
     ids = [*base_ids, *candidate_ids]
     page = serving_report(_content(archive, runs, ids, (base, new), rows, (baseline, candidate)))
     folder = publish_pages(settings, archive, f"{candidate}-against-{baseline}", {PAGE: page})
@@ -91,9 +96,7 @@ def _history(archive: Archive, runs: pa.Table, device_class: str, without: Seque
     return between_lease_history(launch_values(_tables(archive, ids))) if ids else None
 
 
-def _stored(settings: Settings, archive: Archive, rows: pa.Table) -> pa.Table:
-    with tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".validate-") as work:
-        validated = validate_tables({"serving_comparisons": rows}, Path(work))
+def _stored(archive: Archive, validated: Validated) -> pa.Table:
     kept = validated.tables["serving_comparisons"]
     archive.tables.write("serving_comparisons", kept)
     archive.tables.write("quarantine", validated.quarantine)

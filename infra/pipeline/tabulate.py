@@ -20,7 +20,7 @@ from infra.settings import Settings
 from tasks.collect.fetch import fetch_capture
 from tasks.derive import derive
 from tasks.plan.run_document import RunDocument
-from tasks.validate.run import Validated, validate_tables
+from tasks.validate.run import Validated, Validator
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,14 @@ def tabulate_run(
     known = (
         archive.tables.scan("ledger", [("build_id", "==", document.build_id)]) if document.serving else None
     )
-    derived = derive(document, captures, known)
-    current().advance("read")
-    quarantine = derived.pop("quarantine")
-    with tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".validate-") as work:
-        validated = validate_tables(derived, Path(work))
+    with (
+        tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".validate-") as work,
+        Validator(Path(work)) as validator,
+    ):
+        derived = derive(document, captures, known)
+        current().advance("read")
+        quarantine = derived.pop("quarantine")
+        validated = validator.validate(derived)
     tables = _with_quarantine(validated, quarantine)
     current().advance("validate")
     archive.tables.write_run(tables)

@@ -1,4 +1,8 @@
-"""``python -m tasks.validate FOLDER``: validate the tables in a folder and leave the outcomes there."""
+"""``python -m tasks.validate FOLDER``: validate the tables in a folder and leave the outcomes there.
+
+It waits for a line on standard input, so that it can be started before there are tables; at the end of the
+input without one it ends, too.
+"""
 
 from __future__ import annotations
 
@@ -24,5 +28,5 @@ def main(folder: Path) -> int:
     return 0
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.stdin.readline():
     sys.exit(main(Path(sys.argv[1])))

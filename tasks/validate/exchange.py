@@ -1,4 +1,4 @@
-"""What the caller and the validating process exchange through one folder: Arrow files in, JSON out."""
+"""What the caller and the validating process exchange: Arrow files and a line in, JSON out."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import pyarrow as pa
 from data_contracts import ContractError, table_names
 
 ANSWER = "outcomes.json"
+GO = b"\n"
+"""The line on its standard input by which the validating process learns that the tables are there."""
 
 
 @dataclass(frozen=True)

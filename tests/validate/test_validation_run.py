@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from data_contracts import from_rows
-from tasks.validate.run import ValidationError, validate_tables
+from tasks.validate.run import ValidationError, Validator, validate_tables
 
 
 def sample(number: int, **changes):
@@ -148,6 +150,32 @@ def test_a_table_of_the_wrong_type_is_refused_before_any_process_starts(tmp_path
     wrong = table.set_column(position, "calls", [["many"]])
     with pytest.raises(ValidationError, match="table samples, column calls"):
         validate_tables({"samples": wrong}, tmp_path, python="/nonexistent")
+
+
+def test_the_process_starts_before_there_are_tables_and_waits_for_them(tmp_path):
+    with Validator(tmp_path) as validator:
+        time.sleep(0.5)
+        found = validator.validate({"samples": from_rows("samples", [sample(0), sample(1, duration_ns=-7)])})
+    assert found.tables["samples"].num_rows == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_caller_that_never_made_its_tables_leaves_neither_process_nor_files(tmp_path):
+    python = python_that(tmp_path, f"echo $$ > {tmp_path}/pid; exec cat")
+    with pytest.raises(KeyError, match="the caller's own"), Validator(tmp_path, python=python):
+        while not (tmp_path / "pid").exists():
+            time.sleep(0.01)
+        raise KeyError("the caller's own")
+    pid = int((tmp_path / "pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pid", "python"]
+
+
+def test_the_process_of_a_caller_that_was_killed_ends_without_an_answer(tmp_path):
+    command = [sys.executable, "-m", "tasks.validate", str(tmp_path)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert (done.returncode, done.stderr, list(tmp_path.iterdir())) == (0, b"", [])
 
 
 def test_no_tables_need_no_process(tmp_path):
