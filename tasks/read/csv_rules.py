@@ -14,7 +14,7 @@ from tasks.read import cells
 from tasks.read.arrow_columns import one_array
 from tasks.read.csv_parse import parse
 from tasks.read.layout import Header, Kind
-from tasks.read.lines import Block, IntArray
+from tasks.read.lines import Block, IntArray, marked
 
 _SECOND_NS = 1_000_000_000
 _REMEMBERED_TEXTS = 10_000
@@ -59,9 +59,11 @@ def fast_rows(header: Header, block: Block, good: GoodTexts) -> dict[str, pa.Arr
     """Typed columns of a block in which every line is a good row, else None.
 
     What may be a time that lost digits to scientific notation is left to the careful way, which sees the
-    text: a positive exponent anywhere, or a time stamp of whole seconds.
+    text: a positive exponent anywhere, or a time stamp of whole seconds. So is a byte order mark.
     """
     if b"+" in block.data and (b"E+" in block.data or b"e+" in block.data):
+        return None
+    if marked(block.data):
         return None
     try:
         parsed = parse(header, block.data, header.fast_types)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -104,7 +105,17 @@ def unreadable(lines: Lines) -> dict[int, str]:
         reasons[index] = "unbalanced quotes"
     for index in _not_utf8(lines):
         reasons[index] = "not UTF-8"
+    if marked(lines.data):
+        for index, start in enumerate(lines.starts.tolist()):
+            if lines.data.startswith(codecs.BOM_UTF8, start):
+                reasons[index] = "byte order mark inside the file"
     return reasons
+
+
+def marked(data: bytes) -> bool:
+    """Whether there is a UTF-8 byte order mark, which Arrow skips where what it is given begins with one."""
+    # The search for one rare byte first is ten times as fast.
+    return codecs.BOM_UTF8[-1:] in data and codecs.BOM_UTF8 in data
 
 
 def blank(lines: Lines) -> IntArray:

@@ -181,6 +181,18 @@ def test_a_column_twice_is_refused_because_either_could_be_meant(tmp_path: Path,
     assert result.quarantine["reason"].to_pylist() == ["more than one column for duration_ns"]
 
 
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_byte_order_mark_inside_the_file_costs_its_line(
+    tmp_path: Path, origin: Origin, before: int
+) -> None:
+    text = f"{HEADER}\n" + f"{ROW}\n" * before + f"\ufeff{ROW}\n{ROW}\n"
+    result = read_text(tmp_path, origin, text)
+    assert result.table["source_line"].to_pylist() == [*range(2, 2 + before), 3 + before]
+    (refused,) = result.quarantine.to_pylist()
+    assert (refused["source_line"], refused["rule"]) == (2 + before, "row_structure")
+    assert refused["reason"] == "byte order mark inside the file"
+
+
 def test_an_unknown_column_of_words_is_left_out_and_named(tmp_path: Path, origin: Origin) -> None:
     result = read_text(tmp_path, origin, f"{HEADER},Comment\n{ROW},good\n{ROW},bad\n")
     assert result.table.num_rows == 2
