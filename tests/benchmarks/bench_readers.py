@@ -8,6 +8,9 @@ TILEWATCH_MSPROF_ANALYZE names an interpreter that has it; its dependencies are 
     python3 -m venv build/msprof-analyze
     build/msprof-analyze/bin/pip install msprof-analyze==26.2.0
 
+pandas 3 reads a large file with several threads, as we do; "pandas, 1 thread" is what it was before. "bare
+typed parse" is Arrow's parser alone on our blocks: no reader that checks and derives columns can be faster.
+
 Ratios are medians over rounds in which subject and reference take turns: of the clock, and of the processor
 time of all threads, which a busy machine changes less. Memory is the growth of the resident peak.
 """
@@ -49,6 +52,17 @@ schema("kernels"), schema("quarantine"), kernel_categories.category_rules()
 origin = Origin("c" * 32, "01JZZZZZZZZZZZZZZZZZZZZZZZ", "cann", "b" * 16, "quant_matmul", "nz", "measured")
 path = Path(path)
 """
+BARE = """
+from pathlib import Path
+from tasks.read.csv_parse import parse
+from tasks.read.csv_rows import ahead
+from tasks.read.kernel_rows import KERNELS
+from tasks.read.layout import match_header
+from tasks.read.lines import blocks
+source = blocks(Path(path))
+header = match_header(next(source).data, KERNELS)
+types = header.fast_types
+"""
 MSPROF_ANALYZE = """
 from msprof_analyze.prof_common.file_manager import FileManager
 from msprof_analyze.compare_tools.compare_backend.compare_bean.origin_data_bean.kernel_details_bean import (
@@ -61,6 +75,11 @@ SUBJECTS = {
     "spooled": (OURS, "kernel_rows.read_kernels(path, origin, spool=path.parent).table.num_rows"),
     "timeline_batches": (OURS, "sum(r.table.num_rows for r in timeline.timeline_batches(path, origin))"),
     "pandas.read_csv": ("import pandas", "len(pandas.read_csv(path))"),
+    "pandas, 1 thread": (
+        "import pandas; pandas.set_option('mode.max_threads', 1)",
+        "len(pandas.read_csv(path))",
+    ),
+    "bare typed parse": (BARE, "sum(ahead(source, lambda b: parse(header, b.data, types).num_rows))"),
     "json.load": ("import json", "len(json.load(open(path)))"),
     "msprof-analyze": (MSPROF_ANALYZE, "len(FileManager.read_csv_file(path, KernelDetailsBean))"),
 }
@@ -90,7 +109,7 @@ def compare(path: Path, subjects: list[str], reference: str, rounds: int, python
         grown, peak = (max(run[key] for run in results) for key in ("grown_mb", "peak_mb"))
         clock, cpu = (_against(results, runs[reference], key) for key in ("clock_s", "cpu_s"))
         print(
-            f"  {name:17}{results[0]['rows']:9.0f} rows  clock {clock}  processor {cpu}"
+            f"  {name:16} {results[0]['rows']:9.0f} rows  clock {clock}  processor {cpu}"
             f"  memory +{grown:5.0f} MB = {grown / size:4.2f} × file (peak {peak:.0f} MB)",
             flush=True,
         )
@@ -145,7 +164,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for rows in options.rows:
             path = kernel_file(shared / KERNELS, Path(folder) / "kernel_details.csv", rows)
-            compare(path, ["kernel_batches", "spooled", "read_kernels"], "pandas.read_csv", options.rounds)
+            ours = ["bare typed parse", "kernel_batches", "spooled", "read_kernels"]
+            compare(path, ["pandas, 1 thread", *ours], "pandas.read_csv", options.rounds)
             if options.msprof_analyze:
                 outside = options.msprof_analyze
                 compare(path, ["msprof-analyze"], "kernel_batches", options.rounds, outside)
