@@ -23,8 +23,9 @@ from infra.services.seaweed_files import StoreFiles
 from infra.settings import Settings
 
 START_TIMEOUT_S = 30.0
-# On a full disk the server tries for ever to write its own log; killing it loses nothing acknowledged.
-STOP_TIMEOUT_S = 6.0
+# It ends within 1.1 s unless it waits for a connection that was opened and never used (5 s) or, on a full
+# disk, tries for ever to write its own log. Killing it loses nothing acknowledged: writes are synced.
+STOP_TIMEOUT_S = 2.0
 START_ATTEMPTS = 3
 # An upload may be resumed the next morning; what is older was given up.
 STALE_UPLOAD_AGE = timedelta(days=2)
