@@ -40,13 +40,16 @@ def predicate(table: str, data: pa.Table, scope: Sequence[str], emptied: Mapping
     A row whose scope is null (a check over no capture) is replaced by its key instead. ``emptied`` names
     scopes that are replaced even though ``data`` may have no row of them.
     """
-    scoped = pc.is_valid(data[scope[0]])
+    key = contract(table).key
+    # Other columns may be gigabytes that a filter would copy.
+    named = data.select([c for c in data.column_names if c in {*scope, *key, *emptied, "run_id"}])
+    scoped = pc.is_valid(named[scope[0]])
     for column in scope[1:]:
-        scoped = pc.and_(scoped, pc.is_valid(data[column]))
-    loose = data.filter(pc.invert(scoped))
-    terms = _terms(data.filter(scoped), scope) + _terms(loose, contract(table).key)
+        scoped = pc.and_(scoped, pc.is_valid(named[column]))
+    loose = named.filter(pc.invert(scoped))
+    terms = _terms(named.filter(scoped), scope) + _terms(loose, key)
     for column, values in emptied.items():
-        if unmentioned := sorted(set(values) - set(pc.unique(data[column]).to_pylist())):
+        if unmentioned := sorted(set(values) - set(pc.unique(named[column]).to_pylist())):
             terms.append(_among(column, unmentioned))
     return " OR ".join(f"({term})" for term in terms)
 

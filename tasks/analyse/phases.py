@@ -79,4 +79,6 @@ def phase_costs(kernels: pa.Table, stage_steps: pa.Table) -> pa.Table:
 def outside_stages(kernels: pa.Table, stage_steps: pa.Table) -> pa.Table:
     """``kernels`` without those of stage profiles: their steps are counted by file, not by capture."""
     own = stage_steps.filter(stage_steps["bounds_kernels"])["source_file"].combine_chunks()
+    if not len(own):
+        return kernels
     return kernels.filter(pc.invert(pc.is_in(kernels["source_file"], value_set=own)))

@@ -10,6 +10,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from data_contracts import contract, from_rows
 from tasks.validate.context import Context
@@ -17,10 +18,8 @@ from tasks.validate.exchange import Outcome
 from tasks.validate.refuse import rule_identity
 from tasks.validate.wording import Rule
 
-_KEY_DIGEST = """
-SELECT sha256(coalesce(string_agg(key, ',' ORDER BY key), ''))
-FROM (SELECT CAST(to_json(key_row) AS VARCHAR) AS key FROM key_row)
-"""
+_SORTED_KEYS = "SELECT CAST(to_json(key_row) AS VARCHAR) AS key FROM key_row ORDER BY key"
+_BATCH_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -92,6 +91,11 @@ def _coded(
 
 
 def _key_digest(name: str, table: pa.Table, connection: duckdb.DuckDBPyConnection) -> str:
+    """SHA-256 of all keys as JSON, sorted and joined by commas; as one string they would take gigabytes."""
     connection.register("key_row", table.select(list(contract(name).key)))
-    (digest,) = connection.sql(_KEY_DIGEST).fetchall()[0]
-    return str(digest)
+    digest, comma = hashlib.sha256(), b""
+    for batch in connection.sql(_SORTED_KEYS).to_arrow_reader(_BATCH_ROWS):
+        keys = pa.ListArray.from_arrays([0, batch.num_rows], batch["key"])
+        digest.update(comma + pc.binary_join(keys, ",")[0].as_buffer())
+        comma = b","
+    return digest.hexdigest()

@@ -65,7 +65,9 @@ def refuse(
         if rows:
             keep[rows] = False
             quarantines.append(_quarantine(name, table.take(pa.array(rows)), rule, context, connection))
-    return Refused(table.filter(pa.array(keep)), pa.concat_tables(quarantines), int((~keep).sum()))
+    # A table of millions of rows may be mapped from a file: what loses no row is not copied into memory.
+    kept = table if keep.all() else table.filter(pa.array(keep))
+    return Refused(kept, pa.concat_tables(quarantines), int((~keep).sum()))
 
 
 def _quarantine(

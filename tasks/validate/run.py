@@ -19,7 +19,7 @@ import pyarrow as pa
 from data_contracts import ContractError, conform, expectations, schema
 from tasks.validate.checks import check_rows
 from tasks.validate.context import context_of
-from tasks.validate.exchange import GO, Outcome, read_outcomes, write_tables
+from tasks.validate.exchange import GO, Outcome, looked_at, read_outcomes, write_tables
 from tasks.validate.refuse import refuse
 from tasks.validate.results import table_result
 
@@ -106,7 +106,8 @@ class Validator:
         if isinstance(self._process, OSError):
             message = f"the validating process could not be started: {self._process}"
             raise ValidationError(message) from self._process
-        write_tables(self._folder, tables)
+        rows = {name: looked_at(table, expectations(name)) for name, table in tables.items()}
+        write_tables(self._folder, rows)
         try:
             self._process.communicate(GO, timeout=time_limit_s)
         except subprocess.TimeoutExpired as error:

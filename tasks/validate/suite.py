@@ -5,8 +5,7 @@ Importing this module imports Great Expectations (4-6 s); only ``python -m tasks
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import great_expectations as gx
@@ -16,9 +15,8 @@ from great_expectations.expectations.expectation_configuration import Expectatio
 from great_expectations.expectations.registry import list_registered_expectation_implementations
 from great_expectations.expectations.row_conditions import PassThroughCondition
 
-from tasks.validate.exchange import Outcome
+from tasks.validate.exchange import Outcome, looked_at
 
-COLUMN_KEYS = ("column", "column_A", "column_B")
 NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 """Integers stay integers beside nulls: as float64 a time in ns since 1970 loses its last digits."""
 
@@ -78,17 +76,9 @@ def _entry(index: int, rule: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": rule["type"], "kwargs": kwargs, "meta": {"rule_index": index}}
 
 
-def _frame(data: pa.Table, rules: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """The columns that ``rules`` name, as pandas; row number = index. Lists and maps come along on demand."""
-    wanted = {name for rule in rules for name in _named(rule["kwargs"])}
-    present = [name for name in data.column_names if name in wanted]
-    return data.select(present).to_pandas(types_mapper=NULLABLE.get)
-
-
-def _named(kwargs: Mapping[str, Any]) -> set[str]:
-    names = {str(kwargs[key]) for key in COLUMN_KEYS if key in kwargs}
-    names |= set(kwargs.get("column_list", ()))
-    return names | set(re.findall(r"\w+", kwargs.get("row_condition", "")))
+def _frame(data: pa.Table, rules: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """The columns that ``rules`` name, as pandas; row number = index."""
+    return looked_at(data, rules).to_pandas(types_mapper=NULLABLE.get)
 
 
 def _outcome(one: Any, table_rows: int) -> Outcome:
