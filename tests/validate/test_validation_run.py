@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from data_contracts import from_rows
+from tasks.validate.exchange import read_table
 from tasks.validate.run import ValidationError, Validator, validate_tables
 
 
@@ -137,6 +138,16 @@ def test_a_failing_process_is_one_clear_error(tmp_path, script, message):
     with pytest.raises(ValidationError, match=message):
         validate_tables(tables, tmp_path, python=python, time_limit_s=0.5 if "sleep" in script else 30)
     assert [path.name for path in tmp_path.iterdir()] == ["python"]
+
+
+def test_the_process_gets_only_the_columns_that_rules_name(tmp_path):
+    python = python_that(tmp_path, f'read line; cp "$3/samples.arrow" {tmp_path}')
+    with pytest.raises(ValidationError, match="no readable answer"):
+        validate_tables({"samples": from_rows("samples", [sample(0)])}, tmp_path, python=python)
+    (handed,) = read_table(tmp_path / "samples.arrow").to_pylist()
+    assert (handed["duration_ns"], handed["calls"]) == (1000, 1)
+    assert sample(0).keys() - handed.keys() == set()
+    assert "device_event_ns" not in handed
 
 
 def test_a_python_that_is_not_there_is_one_clear_error(tmp_path):
