@@ -64,7 +64,8 @@ def ingest_paths(
             read += [_stored(archive, capture, Path(work)) for capture in found.captures]
             skipped += [Skipped(f"{path.name}: {s.name}", s.reason) for s in found.skipped]
             current().advance(str(path))
-        refused = _tabulated(archive, [r.found for r in read], validator) if read else {}
+        known = not all(r.created for r in read)
+        refused = _tabulated(archive, [r.found for r in read], validator, known) if read else {}
     current().advance("tables")
     captures = [
         IngestedFiles(r.capture, r.prefix, r.created, r.found.account, r.found.checks, refused.get(r.id, 0))
@@ -94,9 +95,12 @@ def _stored(archive: Archive | None, capture: IngestedCapture, work: Path) -> _R
 
 
 def _tabulated(
-    archive: Archive | None, found: Sequence[IngestedTables], validator: Validator
+    archive: Archive | None, found: Sequence[IngestedTables], validator: Validator, known: bool
 ) -> dict[str, int]:
-    """Validate the tables of all captures at once and store them; refused rows by capture."""
+    """Validate the tables of all captures at once and store them; refused rows by capture.
+
+    ``known``: some captures were there already, and what the tables say of them may still be true.
+    """
     parts: dict[str, list[pa.Table]] = defaultdict(list)
     for one in found:
         for name, table in one.tables.items():
@@ -113,6 +117,6 @@ def _tabulated(
             "quarantine": pa.concat_tables([*quarantine, validated.quarantine]),
             "checks": pa.concat_tables([*(one.checks for one in found), validated.checks]),
         }
-        archive.tables.write_run(stored)
+        archive.tables.write_run(stored, unless_same=known)
     counted = pc.value_counts(validated.quarantine["capture_id"]).to_pylist()
     return {row["values"]: row["counts"] for row in counted}

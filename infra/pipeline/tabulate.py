@@ -37,10 +37,12 @@ def tabulate_run(
     archive: Archive,
     document: RunDocument,
     captures: Mapping[str, Sequence[tuple[Path, str]]],
+    *,
+    unless_same: bool = False,
 ) -> Tabulated:
     """Derive, validate and store every table of a run, then the series it is part of.
 
-    Writing twice leaves each row once.
+    Writing twice leaves each row once; with ``unless_same`` what is there already is not stored anew.
     """
     current().stage("read, validate, store", 3)
     known = (
@@ -56,7 +58,7 @@ def tabulate_run(
         validated = validator.validate(derived)
     tables = _with_quarantine(validated, quarantine)
     current().advance("validate")
-    archive.tables.write_run(tables)
+    archive.tables.write_run(tables, unless_same=unless_same)
     follow(archive.tables, [document.run_id])
     current().advance("store")
     event("tabulated", **{name: table.num_rows for name, table in sorted(tables.items()) if table.num_rows})
@@ -80,7 +82,7 @@ def rebuild_run(settings: Settings, archive: Archive, run_id: str) -> Tabulated:
                 fetch_capture(archive.objects, prefix, target)
                 captures[letter].append((target, prefix))
                 current().advance(prefix)
-        return tabulate_run(settings, archive, document, captures)
+        return tabulate_run(settings, archive, document, captures, unless_same=True)
 
 
 def _with_quarantine(validated: Validated, from_readers: pa.Table) -> dict[str, pa.Table]:

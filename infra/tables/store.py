@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -20,7 +21,7 @@ from data_contracts import conform, contract, schema, table_names
 from infra.errors import NoSpaceError, TableError
 from infra.objects import Endpoint, ObjectStore
 from infra.objects.failures import check_space
-from infra.tables import delta, query, scope
+from infra.tables import delta, query, scope, unchanged
 
 PREFIX = "tables"
 Filters = Sequence[tuple[str, str, Any]]
@@ -39,26 +40,32 @@ class TableStore:
         data: pa.Table,
         replace_keys: Sequence[str] | None = None,
         emptied: Mapping[str, Iterable[str]] | None = None,
+        *,
+        unless_same: bool = False,
     ) -> int | None:
         """Replace, in one commit, the rows of every scope that ``data`` speaks of; returns the new version.
 
         ``replace_keys`` overrides the table's scope columns (see ``infra.tables.scope``); ``emptied`` names
         further scopes, for example ``{"run_id": [run]}``, whose old rows go even where ``data`` has no new
-        ones. None where there was nothing to write. Raises ContractError, TableError or StoreError.
+        ones. With ``unless_same`` scopes whose rows are there already, all of them and no others, are left
+        alone. None where there was nothing to write. Raises ContractError, TableError or StoreError.
         """
-        rows = conform(table, data)
+        rows, columns, emptied = conform(table, data), replace_keys or scope.scope_of(table), emptied or {}
         scope.refuse_duplicates(table, rows)
-        condition = scope.predicate(table, rows, replace_keys or scope.scope_of(table), emptied or {})
+        if unless_same:
+            rows, emptied = self._news(table, rows, columns, emptied)
+        condition = scope.predicate(table, rows, columns, emptied)
         if not rows.num_rows and (not condition or self._open(table) is None):
             return None
         with self._explained(f"write table {table}"):
             return delta.replace(table, self._uri(table), self._options, rows, condition)
 
-    def write_run(self, tables: Mapping[str, pa.Table]) -> dict[str, int]:
+    def write_run(self, tables: Mapping[str, pa.Table], *, unless_same: bool = False) -> dict[str, int]:
         """One commit per table, ``runs`` last: who sees a run there sees all of it. Versions by table.
 
         The captures in ``captures`` and the runs in ``runs`` are complete in what is given: where another
-        given table has no rows of one of them, the rows it had before go.
+        given table has no rows of one of them, the rows it had before go. ``unless_same`` is that of
+        ``write``.
         """
         rows = {table: conform(table, data) for table, data in tables.items()}
         known = {
@@ -70,10 +77,24 @@ class TableStore:
         for table in sorted(rows, key=lambda name: (name == "runs", name)):
             columns = scope.scope_of(table)
             gone = {column: values for column, values in known.items() if columns == (column,)}
-            version = self.write(table, rows[table], emptied=gone)
+            version = self.write(table, rows[table], emptied=gone, unless_same=unless_same)
             if version is not None:
                 versions[table] = version
         return versions
+
+    def _news(
+        self, table: str, rows: pa.Table, columns: Sequence[str], emptied: Mapping[str, Iterable[str]]
+    ) -> tuple[pa.Table, dict[str, list[str]]]:
+        """What of ``rows`` is not in the table as it is, and which ``emptied`` scopes have rows to lose."""
+        with self._explained(f"read table {table}"):
+            stored = self._dataset(table)
+            news = unchanged.without_unchanged(table, stored, rows, columns)
+            lost = {}
+            for column, values in emptied.items():
+                silent = pa.array(sorted(set(values) - set(pc.unique(rows[column]).to_pylist())), pa.string())
+                found = stored.to_table(columns=[column], filter=pc.field(column).isin(silent))
+                lost[column] = sorted(set(found[column].to_pylist()))
+        return news, lost
 
     def scan(
         self, table: str, filters: Filters | None = None, columns: Sequence[str] | None = None

@@ -43,6 +43,12 @@ def profile(tmp_path: Path) -> Path:
     return folder.parent
 
 
+def objects(user: User) -> set[str]:
+    """Everything in the store of this user's home."""
+    with open_archive(Settings(home=Path(user.environment["TILEWATCH_HOME"]))) as archive:
+        return {info.key for info in archive.objects.list("")}
+
+
 def test_good_rows_are_stored_the_bad_row_is_in_quarantine_and_nothing_is_silent(
     user: User, profile: Path
 ) -> None:
@@ -68,11 +74,13 @@ def test_the_same_bytes_again_are_a_no_op_even_from_an_archive(
     with tarfile.open(packed, "w:gz") as archive:
         archive.add(profile, profile.name)
     first = json.loads(user.run("ingest", str(profile), "--json").stdout)
+    stored = objects(user)
     again = json.loads(user.run("ingest", str(packed), "--json").stdout)
     assert [c["created"] for c in (*first, *again)] == [True, False]
     assert first[0]["capture_id"] == again[0]["capture_id"]
     counted = user.run("query", "SELECT count(*) AS n FROM captures", "--json").stdout
     assert json.loads(counted) == [{"n": 1}]
+    assert objects(user) == stored
 
 
 def test_a_dry_run_accounts_for_everything_and_stores_nothing(user: User, profile: Path) -> None:
