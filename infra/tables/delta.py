@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from data_contracts import contract
@@ -22,6 +22,8 @@ RETENTION = {
 }
 # Without them an unreachable store is noticed after minutes.
 LIMITS = {"connect_timeout": "3s", "timeout": "30s", "max_retries": "3", "retry_timeout": "20s"}
+# A reader holds a row group at a time: a million kernels, as delta-rs would write them, take a gigabyte.
+LAYOUT = WriterProperties(max_row_group_size=1 << 17)
 COMMIT_ATTEMPTS = 40
 LONGEST_PAUSE_S = 1.0
 
@@ -46,10 +48,14 @@ def replace(table: str, uri: str, options: dict[str, str], data: pa.Table, predi
 
     def attempt() -> int:
         target = _for_writing(table, uri, options)
-        if predicate:
-            write_deltalake(target, data, mode="overwrite", predicate=predicate, commit_properties=properties)
-        else:
-            write_deltalake(target, data, mode="append", commit_properties=properties)
+        write_deltalake(
+            target,
+            data,
+            mode="overwrite" if predicate else "append",
+            predicate=predicate or None,
+            writer_properties=LAYOUT,
+            commit_properties=properties,
+        )
         return int(target.version())
 
     return retried(table, attempt)

@@ -15,6 +15,9 @@ import pyarrow.compute as pc
 from data_contracts import contract
 from tasks.sql import sql
 
+# Arrow's own settings hold two million rows in memory at a time.
+_LITTLE_AHEAD = {"batch_size": 1 << 15, "batch_readahead": 4, "fragment_readahead": 1}
+
 _CHANGED = """
 WITH stored AS (SELECT {scope}, count(*) AS n, sum(h) AS total, bit_xor(h) AS mixed
                 FROM (SELECT {scope}, {hash} AS h FROM stored_rows) GROUP BY ALL),
@@ -49,8 +52,8 @@ def _changed(stored: Any, rows: pa.Table, scope: Sequence[str]) -> pa.Table:
         hash=f"hash({', '.join(_hashable(field) for field in rows.schema)})",
     )
     scopes = rows.select(list(scope)).append_column("nth", pa.array(np.arange(rows.num_rows)))
-    given = {"given_rows": rows, "scopes": scopes}
-    found = sql(query, {**given, "stored_rows": stored.scanner(columns=rows.column_names, filter=mentioned)})
+    held = stored.scanner(columns=rows.column_names, filter=mentioned, **_LITTLE_AHEAD)
+    found = sql(query, {"given_rows": rows, "scopes": scopes, "stored_rows": held})
     return rows.take(found["nth"]) if found.num_rows < rows.num_rows else rows
 
 

@@ -196,6 +196,16 @@ def test_filters_and_columns_narrow_a_scan(local_tables: TableStore, rows: Rows)
     assert found.to_pydict() == {"kernel_index": [1, 2], "flags": [["odd"], ["odd"]]}
 
 
+def test_what_a_delete_leaves_of_a_file_can_still_be_filtered(tables: TableStore, rows: Rows) -> None:
+    both = pa.concat_tables([_kernels(rows, "c1"), _kernels(rows, "c2"), _kernels(rows, "c3")])
+    tables.write("kernels", both)
+    assert tables.delete("kernels", capture_id="c1") == 3
+    for filters in ([("capture_id", "==", "c2")], [("capture_id", "in", ["c2", "c9"])]):
+        assert tables.scan("kernels", filters).num_rows == 3
+    found = tables.query("SELECT count(*) AS n FROM kernels WHERE capture_id >= 'c2'")
+    assert found["n"].to_pylist() == [6]
+
+
 def test_a_deleted_capture_can_be_written_again_the_same(tables: TableStore, rows: Rows) -> None:
     for capture in ("c1", "c2"):
         tables.write("kernels", _kernels(rows, capture))
