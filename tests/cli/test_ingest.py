@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import tarfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,64 +28,84 @@ GOOD = (
 TRUNCATED = "1,0,aclnnQuantMatmulWeightNz_QuantBatchMa\n"
 
 
-@pytest.fixture
-def user(tmp_path: Path) -> Iterator[User]:
-    made = User(tmp_path / "home")
+@pytest.fixture(scope="module")
+def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
+    made = User(tmp_path_factory.mktemp("user") / "home")
     yield made
     made.run("down")
 
 
-@pytest.fixture
-def profile(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A profiler folder with one good and one truncated row, and a file that nothing takes."""
-    folder = tmp_path / "rank0_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+    folder = tmp_path_factory.mktemp("profile") / "rank0_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
     folder.mkdir(parents=True)
     (folder / "kernel_details.csv").write_text(KERNELS + GOOD + TRUNCATED)
     (folder / "holiday.txt").write_text("sand")
     return folder.parent
 
 
-def objects(user: User) -> set[str]:
-    """Everything in the store of this user's home."""
+@dataclass(frozen=True)
+class Stored:
+    """What a user's store holds: every object, and the rows of three tables."""
+
+    objects: frozenset[str]
+    tables: dict[str, list[dict[str, Any]]]
+
+
+def stored(user: User) -> Stored:
     with open_archive(Settings(home=Path(user.environment["TILEWATCH_HOME"]))) as archive:
-        return {info.key for info in archive.objects.list("")}
+        names = ("captures", "kernels", "quarantine")
+        tables = {name: archive.tables.scan(name).to_pylist() for name in names}
+        return Stored(frozenset(info.key for info in archive.objects.list("")), tables)
 
 
-def test_good_rows_are_stored_the_bad_row_is_in_quarantine_and_nothing_is_silent(
-    user: User, profile: Path
-) -> None:
+@dataclass(frozen=True)
+class Ingested:
+    """One profile ingested, what the command said of it, and what was stored then."""
+
+    capture: dict[str, Any]
+    stored: Stored
+
+
+@pytest.fixture(scope="module")
+def ingested(user: User, profile: Path) -> Ingested:
     done = user.run("ingest", str(profile), "--json")
     assert done.returncode == 0, done.stderr
     (capture,) = json.loads(done.stdout)
-    (file,) = [f for f in capture["files"] if f["file"].endswith("kernel_details.csv")]
+    return Ingested(capture, stored(user))
+
+
+def test_good_rows_are_stored_the_bad_row_is_in_quarantine_and_nothing_is_silent(ingested: Ingested) -> None:
+    (file,) = [f for f in ingested.capture["files"] if f["file"].endswith("kernel_details.csv")]
     assert (file["rows"], file["quarantined"]) == ({"kernels": 1}, 1)
-    rows = json.loads(user.run("query", "SELECT * FROM kernels", "--json").stdout)
-    assert [(r["op_type"], r["duration_ns"], r["block_dim"]) for r in rows] == [
-        ("QuantBatchMatmulV3", 12_340, 16)
-    ]
-    assert rows[0]["start_ns"] == 1_717_575_960_208_042_710
-    assert rows[0]["input_formats"] == ["ND", "FRACTAL_NZ"]
-    (bad,) = json.loads(user.run("query", "SELECT * FROM quarantine", "--json").stdout)
+    (kernel,) = ingested.stored.tables["kernels"]
+    assert (kernel["op_type"], kernel["duration_ns"], kernel["block_dim"]) == (
+        "QuantBatchMatmulV3",
+        12_340,
+        16,
+    )
+    assert kernel["start_ns"] == 1_717_575_960_208_042_710
+    assert kernel["input_formats"] == ["ND", "FRACTAL_NZ"]
+    (bad,) = ingested.stored.tables["quarantine"]
     assert bad["source_line"] == 3 and bad["raw_text"].startswith("1,0,aclnnQuantMatmul")
 
 
 def test_the_same_bytes_again_are_a_no_op_even_from_an_archive(
-    user: User, profile: Path, tmp_path: Path
+    user: User, profile: Path, ingested: Ingested, tmp_path: Path
 ) -> None:
     packed = tmp_path / "profile.tar.gz"
     with tarfile.open(packed, "w:gz") as archive:
         archive.add(profile, profile.name)
-    first = json.loads(user.run("ingest", str(profile), "--json").stdout)
-    stored = objects(user)
-    again = json.loads(user.run("ingest", str(packed), "--json").stdout)
-    assert [c["created"] for c in (*first, *again)] == [True, False]
-    assert first[0]["capture_id"] == again[0]["capture_id"]
-    counted = user.run("query", "SELECT count(*) AS n FROM captures", "--json").stdout
-    assert json.loads(counted) == [{"n": 1}]
-    assert objects(user) == stored
+    (again,) = json.loads(user.run("ingest", str(packed), "--json").stdout)
+    assert [ingested.capture["created"], again["created"]] == [True, False]
+    assert ingested.capture["capture_id"] == again["capture_id"]
+    assert len(ingested.stored.tables["captures"]) == 1
+    assert stored(user) == ingested.stored
 
 
-def test_a_dry_run_accounts_for_everything_and_stores_nothing(user: User, profile: Path) -> None:
+def test_a_dry_run_accounts_for_everything_and_stores_nothing(profile: Path, tmp_path: Path) -> None:
+    user = User(tmp_path / "home")
     done = user.run("ingest", str(profile), "--dry-run")
     assert "not stored (dry run)" in done.stdout and "holiday.txt" in done.stdout
     assert "Files below profiler/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT/" in done.stdout

@@ -98,6 +98,7 @@ def test_ctrl_c_and_a_polite_kill_say_how_to_go_on_and_leave_no_process(
     _wait_for(lambda: not _measuring(home.path))
 
 
+@pytest.mark.slow
 def test_the_object_store_killed_in_the_middle_is_started_again_and_nothing_is_lost(
     home: Home, undisturbed: list[object]
 ) -> None:
