@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,10 +63,7 @@ def compare_archived(
         raise NothingToCompareError(
             f"{baseline} and {candidate} stand for the same run", "Name two builds, or two runs"
         )
-    with (
-        tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".validate-") as work,
-        Validator(Path(work)) as validator,
-    ):
+    with Validator(settings.spool_folder) as validator:
         base, new = _tables(archive, base_ids), _tables(archive, candidate_ids)
         rows = compare_builds(
             base,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -59,10 +58,7 @@ def compare_serving_archived(
     base, new = _tables(archive, base_ids), _tables(archive, candidate_ids)
     if not base.launches.num_rows or not new.launches.num_rows:
         return None
-    with (
-        tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".validate-") as work,
-        Validator(Path(work)) as validator,
-    ):
+    with Validator(settings.spool_folder) as validator:
         request = ServingRequest(
             baseline,
             candidate,

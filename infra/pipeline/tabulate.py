@@ -48,10 +48,7 @@ def tabulate_run(
     known = (
         archive.tables.scan("ledger", [("build_id", "==", document.build_id)]) if document.serving else None
     )
-    with (
-        tempfile.TemporaryDirectory(dir=settings.spool_folder, prefix=".validate-") as work,
-        Validator(Path(work)) as validator,
-    ):
+    with Validator(settings.spool_folder) as validator:
         derived = derive(document, captures, known)
         current().advance("read")
         quarantine = derived.pop("quarantine")

@@ -43,15 +43,28 @@ def predicate(table: str, data: pa.Table, scope: Sequence[str], emptied: Mapping
     key = contract(table).key
     # Other columns may be gigabytes that a filter would copy.
     named = data.select([c for c in data.column_names if c in {*scope, *key, *emptied, "run_id"}])
-    scoped = pc.is_valid(named[scope[0]])
-    for column in scope[1:]:
-        scoped = pc.and_(scoped, pc.is_valid(named[column]))
+    scoped = has_scope(named, scope)
     loose = named.filter(pc.invert(scoped))
     terms = _terms(named.filter(scoped), scope) + _terms(loose, key)
-    for column, values in emptied.items():
-        if unmentioned := sorted(set(values) - set(pc.unique(named[column]).to_pylist())):
-            terms.append(_among(column, unmentioned))
+    terms += [_among(column, values) for column, values in unmentioned(named, emptied).items()]
     return " OR ".join(f"({term})" for term in terms)
+
+
+def has_scope(data: pa.Table, scope: Sequence[str]) -> pa.ChunkedArray:
+    """Mask of the rows in which every column of ``scope`` has a value."""
+    scoped = pc.is_valid(data[scope[0]])
+    for column in scope[1:]:
+        scoped = pc.and_(scoped, pc.is_valid(data[column]))
+    return scoped
+
+
+def unmentioned(data: pa.Table, emptied: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """The values of ``emptied`` that no row of ``data`` has, by column, sorted; no column without any."""
+    silent = {
+        column: sorted(set(values) - set(pc.unique(data[column]).to_pylist()))
+        for column, values in emptied.items()
+    }
+    return {column: values for column, values in silent.items() if values}
 
 
 def refuse_duplicates(table: str, data: pa.Table) -> None:

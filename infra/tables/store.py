@@ -82,20 +82,6 @@ class TableStore:
                 versions[table] = version
         return versions
 
-    def _news(
-        self, table: str, rows: pa.Table, columns: Sequence[str], emptied: Mapping[str, Iterable[str]]
-    ) -> tuple[pa.Table, dict[str, list[str]]]:
-        """What of ``rows`` is not in the table as it is, and which ``emptied`` scopes have rows to lose."""
-        with self._explained(f"read table {table}"):
-            stored = self._dataset(table)
-            news = unchanged.without_unchanged(table, stored, rows, columns)
-            lost = {}
-            for column, values in emptied.items():
-                silent = pa.array(sorted(set(values) - set(pc.unique(rows[column]).to_pylist())), pa.string())
-                found = stored.to_table(columns=[column], filter=pc.field(column).isin(silent))
-                lost[column] = sorted(set(found[column].to_pylist()))
-        return news, lost
-
     def scan(
         self, table: str, filters: Filters | None = None, columns: Sequence[str] | None = None
     ) -> pa.Table:
@@ -111,9 +97,7 @@ class TableStore:
 
     def load(self, table: str, build: str | None = None, run_id: str | None = None) -> pd.DataFrame:
         """Rows of ``table`` as pandas; integers that may be missing stay integers (``Int64``)."""
-        wanted = {"build": build, "run_id": run_id}
-        rows = self.scan(table, [(name, "==", value) for name, value in wanted.items() if value is not None])
-        return _to_pandas(rows)
+        return _to_pandas(self.scan(table, _equal(build=build, run_id=run_id)))
 
     def query(self, sql: str) -> pa.Table:
         """Answer of one SQL statement over all tables; a table without data is there and empty.
@@ -126,18 +110,17 @@ class TableStore:
 
     def delete(self, table: str, run_id: str | None = None, capture_id: str | None = None) -> int:
         """Delete the rows of a run or a capture, to rebuild them from raw; returns how many."""
-        wanted = {"run_id": run_id, "capture_id": capture_id}
-        terms = [scope.equals(name, value) for name, value in wanted.items() if value is not None]
-        if not terms:
+        wanted = _equal(run_id=run_id, capture_id=capture_id)
+        if not wanted:
             raise TableError(f"table {table}: say which run or capture to delete")
-        known = [(name, "==", value) for name, value in wanted.items() if value is not None]
+        condition = " AND ".join(scope.equals(name, value) for name, _, value in wanted)
         with self._explained(f"delete from table {table}"):
-            count = int(self._dataset(table).count_rows(filter=filters_to_expression(known)))
+            count = int(self._dataset(table).count_rows(filter=filters_to_expression(wanted)))
             if count:
                 # Files that delta-rs rewrites to delete from them hold string views, which Arrow reads but
                 # cannot filter; those that it rewrites to replace rows do not.
                 nothing = schema(table).empty_table()
-                delta.replace(table, self._uri(table), self._options, nothing, " AND ".join(terms))
+                delta.replace(table, self._uri(table), self._options, nothing, condition)
             return count
 
     def compact(self, tables: Iterable[str] | None = None) -> None:
@@ -156,6 +139,19 @@ class TableStore:
         """Address of ``table`` for other Delta readers (Polars, Spark, Trino)."""
         contract(table)
         return self._uri(table)
+
+    def _news(
+        self, table: str, rows: pa.Table, columns: Sequence[str], emptied: Mapping[str, Iterable[str]]
+    ) -> tuple[pa.Table, dict[str, list[str]]]:
+        """What of ``rows`` is not in the table as it is, and which ``emptied`` scopes have rows to lose."""
+        with self._explained(f"read table {table}"):
+            stored = self._dataset(table)
+            news = unchanged.without_unchanged(table, stored, rows, columns)
+            lost = {}
+            for column, values in scope.unmentioned(rows, emptied).items():
+                found = stored.to_table(columns=[column], filter=pc.field(column).isin(values))
+                lost[column] = sorted(set(found[column].to_pylist()))
+        return news, lost
 
     def _uri(self, table: str) -> str:
         if isinstance(self._where, Endpoint):
@@ -202,6 +198,11 @@ class TableStore:
             if "No space left" in reason:
                 raise NoSpaceError(f"cannot {action}: no space left under {self._where}") from None
             raise TableError(f"cannot {action}: {reason}") from None
+
+
+def _equal(**wanted: str | None) -> list[tuple[str, str, str]]:
+    """Filters for the columns that a value is given for."""
+    return [(name, "==", value) for name, value in wanted.items() if value is not None]
 
 
 def _to_pandas(rows: pa.Table) -> pd.DataFrame:

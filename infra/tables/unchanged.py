@@ -13,18 +13,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_contracts import contract
+from infra.tables.scope import has_scope
 from tasks.sql import sql
 
 # Arrow's own settings hold two million rows in memory at a time.
 _LITTLE_AHEAD = {"batch_size": 1 << 15, "batch_readahead": 4, "fragment_readahead": 1}
 
-_CHANGED = """
-WITH stored AS (SELECT {scope}, count(*) AS n, sum(h) AS total, bit_xor(h) AS mixed
-                FROM (SELECT {scope}, {hash} AS h FROM stored_rows) GROUP BY ALL),
-given AS (SELECT {scope}, count(*) AS n, sum(h) AS total, bit_xor(h) AS mixed
-          FROM (SELECT {scope}, {hash} AS h FROM given_rows) GROUP BY ALL),
-changed AS (SELECT * FROM given EXCEPT SELECT * FROM stored)
-SELECT nth FROM scopes SEMI JOIN changed USING ({scope}) ORDER BY nth
+_FINGERPRINTS = """
+SELECT {scope}, count(*) AS n, sum(h) AS total, bit_xor(h) AS mixed
+FROM (SELECT {scope}, hash({columns}) AS h FROM {rows}) GROUP BY ALL
+"""
+_CHANGED = f"""
+WITH changed AS (
+    {_FINGERPRINTS.replace("{rows}", "given_rows")} EXCEPT {_FINGERPRINTS.replace("{rows}", "stored_rows")}
+)
+SELECT nth FROM scopes SEMI JOIN changed USING ({{scope}}) ORDER BY nth
 """
 
 
@@ -34,9 +37,7 @@ def without_unchanged(table: str, stored: Any, rows: pa.Table, scope: Sequence[s
     Rows whose scope is null are compared one by one under the contract's key. Rows are compared by a hash of
     64 bits over all columns, its sum and its exclusive or over the scope.
     """
-    scoped = pc.is_valid(rows[scope[0]])
-    for column in scope[1:]:
-        scoped = pc.and_(scoped, pc.is_valid(rows[column]))
+    scoped = has_scope(rows, scope)
     if pc.all(scoped).as_py() is not False:
         return _changed(stored, rows, scope)
     loose = _changed(stored, rows.filter(pc.invert(scoped)), contract(table).key)
@@ -49,7 +50,7 @@ def _changed(stored: Any, rows: pa.Table, scope: Sequence[str]) -> pa.Table:
     mentioned = pc.field(scope[0]).isin(pc.unique(rows[scope[0]].combine_chunks()))
     query = _CHANGED.format(
         scope=", ".join(f'"{name}"' for name in scope),
-        hash=f"hash({', '.join(_hashable(field) for field in rows.schema)})",
+        columns=", ".join(_hashable(field) for field in rows.schema),
     )
     scopes = rows.select(list(scope)).append_column("nth", pa.array(np.arange(rows.num_rows)))
     held = stored.scanner(columns=rows.column_names, filter=mentioned, **_LITTLE_AHEAD)

@@ -60,7 +60,7 @@ class Validator:
 
     def __enter__(self) -> Validator:
         self._held = ExitStack()
-        name = self._held.enter_context(tempfile.TemporaryDirectory(prefix="validate-", dir=self._work_dir))
+        name = self._held.enter_context(tempfile.TemporaryDirectory(prefix=".validate-", dir=self._work_dir))
         self._folder = Path(name)
         self._stderr = self._held.enter_context((self._folder / "stderr.log").open("w+b"))
         try:

@@ -15,7 +15,7 @@ from great_expectations.expectations.expectation_configuration import Expectatio
 from great_expectations.expectations.registry import list_registered_expectation_implementations
 from great_expectations.expectations.row_conditions import PassThroughCondition
 
-from tasks.validate.exchange import Outcome, looked_at
+from tasks.validate.exchange import Outcome
 
 NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 """Integers stay integers beside nulls: as float64 a time in ns since 1970 loses its last digits."""
@@ -35,7 +35,7 @@ def validate(table: str, data: pa.Table, rules: Sequence[Mapping[str, Any]]) -> 
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
     asset = context.data_sources.add_pandas("tables").add_dataframe_asset(table)
-    batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": _frame(data, rules)})
+    batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": _frame(data)})
     result = batch.validate(suite, result_format={"result_format": "COMPLETE"})
     outcomes = [_outcome(one, data.num_rows) for one in result.results]
     if sorted(o.rule_index for o in outcomes) != list(range(len(rules))):
@@ -76,9 +76,9 @@ def _entry(index: int, rule: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": rule["type"], "kwargs": kwargs, "meta": {"rule_index": index}}
 
 
-def _frame(data: pa.Table, rules: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """The columns that ``rules`` name, as pandas; row number = index."""
-    return looked_at(data, rules).to_pandas(types_mapper=NULLABLE.get)
+def _frame(data: pa.Table) -> pd.DataFrame:
+    """``data`` as pandas; row number = index."""
+    return data.to_pandas(types_mapper=NULLABLE.get)
 
 
 def _outcome(one: Any, table_rows: int) -> Outcome:

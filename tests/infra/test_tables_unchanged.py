@@ -20,8 +20,8 @@ def _kernels(rows: Rows, *captures: str, **changes: Any) -> pa.Table:
     return rows("kernels", [*both[:-1], {**both[-1], **changes}])
 
 
-def _versions(tables: TableStore, table: str = "kernels") -> int:
-    return len(tables.history(table))
+def _versions(tables: TableStore) -> int:
+    return len(tables.history("kernels"))
 
 
 def test_the_same_rows_again_in_another_order_commit_nothing(tables: TableStore, rows: Rows) -> None:
