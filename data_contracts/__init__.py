@@ -4,7 +4,7 @@
 ``conform`` brings a table of the present or an older version to the present schema.
 """
 
-from data_contracts.contract import (
+from tilewatch.data_contracts.contract import (
     Contract,
     ContractError,
     conform,
@@ -14,7 +14,7 @@ from data_contracts.contract import (
     schema,
     table_names,
 )
-from data_contracts.page import documentation
+from tilewatch.data_contracts.page import documentation
 
 __all__ = [
     "Contract",

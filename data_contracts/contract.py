@@ -18,7 +18,7 @@ from open_data_contract_standard.model import (
 )
 from pydantic import BaseModel
 
-from data_contracts import arrow_types
+from tilewatch.data_contracts import arrow_types
 
 FOLDER = Path(__file__).parent
 VERSION_KEY = b"contract_version"

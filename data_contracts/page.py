@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from data_contracts.contract import contract
+from tilewatch.data_contracts.contract import contract
 
 
 def documentation(table: str) -> str:

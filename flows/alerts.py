@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from prefect.artifacts import create_markdown_artifact
 from prefect.events import emit_event
 
-from flows.compare import Comparison
-from infra.agents.names import REGRESSION_EVENT
-from tasks.publish.display import duration, ratio
-from tasks.publish.summary import comparison_summary, point_words, worst_first
+from tilewatch.flows.compare import Comparison
+from tilewatch.infra.fleet_names import REGRESSION_EVENT
+from tilewatch.tasks.publish.display import duration, ratio
+from tilewatch.tasks.publish.summary import comparison_summary, point_words, worst_first
 
 SHOWN_ROWS = 3
 Row = dict[str, Any]

@@ -10,21 +10,21 @@ from prefect import flow, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
-from flows.alerts import alert, build_cause
-from flows.compare import Comparison
-from flows.confirmation import Measured, compare_confirmed, measure
-from flows.requests import CompareRequest, SweepRequest, UpgradeRequest
-from flows.sweep import experiments
-from infra.archive import open_archive
-from infra.pipeline.baselines import ARMED, baseline_runs
-from infra.pipeline.builds import BuildChangedError, PresentBuild, newest_label, present_build
-from infra.pipeline.names import NothingToCompareError
-from infra.pipeline.report import SweepReport
-from infra.settings import load_settings
-from tasks.predict.environment import cann_version, platform
-from tasks.predict.errors import OutOfScope
-from tasks.predict.experiments import axis_list, curves
-from tasks.predict.upgrades import Change, upgrade_changes
+from tilewatch.flows.alerts import alert, build_cause
+from tilewatch.flows.compare import Comparison
+from tilewatch.flows.confirmation import Measured, compare_confirmed, measure
+from tilewatch.flows.experiments import experiments
+from tilewatch.flows.requests import CompareRequest, SweepRequest, UpgradeRequest
+from tilewatch.flows.steps.baselines import ARMED, baseline_runs
+from tilewatch.flows.steps.report import SweepReport
+from tilewatch.flows.steps.run_names import NothingToCompareError
+from tilewatch.infra.archive import open_archive
+from tilewatch.infra.builds import BuildChangedError, PresentBuild, newest_label, present_build
+from tilewatch.infra.settings import load_settings
+from tilewatch.tasks.predict.environment import cann_version, platform
+from tilewatch.tasks.predict.errors import OutOfScope
+from tilewatch.tasks.predict.questions.experiments import axis_list, curves
+from tilewatch.tasks.predict.questions.upgrades import Change, upgrade_changes
 
 SHOWN_CHANGES = 200
 

@@ -9,13 +9,13 @@ import pyarrow as pa
 from prefect import flow, task
 from prefect.artifacts import create_link_artifact, create_table_artifact
 
-from data_contracts import schema
-from flows.requests import CompareRequest
-from flows.retries import SAFE_TO_REPEAT
-from infra.archive import open_archive
-from infra.pipeline.compare import Compared, compare_archived
-from infra.pipeline.serving_compare import ServingCompared, compare_serving_archived
-from infra.settings import load_settings
+from tilewatch.data_contracts import schema
+from tilewatch.flows.requests import CompareRequest
+from tilewatch.flows.retries import SAFE_TO_REPEAT
+from tilewatch.flows.steps.compare import Compared, compare_archived
+from tilewatch.flows.steps.serving_compare import ServingCompared, compare_serving_archived
+from tilewatch.infra.archive import open_archive
+from tilewatch.infra.settings import load_settings
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from flows.compare import Comparison, compare
-from flows.requests import CompareRequest, SweepRequest
-from flows.side_by_side import side_by_side
-from flows.sweep import sweep
-from infra.pipeline.report import SweepReport
+from tilewatch.flows.compare import Comparison, compare
+from tilewatch.flows.requests import CompareRequest, SweepRequest
+from tilewatch.flows.side_by_side import side_by_side
+from tilewatch.flows.steps.report import SweepReport
+from tilewatch.flows.sweep import sweep
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,16 @@ from prefect.client.schemas.objects import State
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Cancelling
 
-from flows.part import part
-from flows.requests import PartRequest, SweepRequest
-from infra.agents.names import OWN_QUEUE
-from infra.archive import open_archive
-from infra.errors import TilewatchError
-from infra.pipeline.measure import Batch
-from infra.pipeline.parts import PartError, dealt, publish_document, unclaimed
-from infra.progress import current
-from infra.settings import load_settings
-from tasks.plan.run_document import RunDocument
+from tilewatch.flows.part import part
+from tilewatch.flows.requests import PartRequest, SweepRequest
+from tilewatch.flows.steps.measure import Batch
+from tilewatch.flows.steps.parts import PartError, dealt, publish_document, unclaimed
+from tilewatch.infra.archive import open_archive
+from tilewatch.infra.errors import TilewatchError
+from tilewatch.infra.fleet_names import OWN_QUEUE
+from tilewatch.infra.progress import current
+from tilewatch.infra.settings import load_settings
+from tilewatch.tasks.plan.run_document import RunDocument
 
 MOST_FAILURES = 2
 """A device that failed so often gets no more blocks of this run."""

@@ -7,11 +7,11 @@ from pathlib import Path
 from prefect import flow, task
 from prefect.artifacts import create_table_artifact
 
-from flows.requests import IngestRequest
-from flows.retries import SAFE_TO_REPEAT
-from infra.archive import open_archive
-from infra.pipeline.ingest import IngestReport, ingest_paths
-from infra.settings import load_settings
+from tilewatch.flows.requests import IngestRequest
+from tilewatch.flows.retries import SAFE_TO_REPEAT
+from tilewatch.flows.steps.ingest import IngestReport, ingest_paths
+from tilewatch.infra.archive import open_archive
+from tilewatch.infra.settings import load_settings
 
 
 @flow(name="ingest", flow_run_name="ingest {request.paths}")

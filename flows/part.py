@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from prefect import flow
 
-from flows.requests import PartRequest
-from infra.archive import open_archive
-from infra.logs import recorded
-from infra.pipeline.measure import Batch
-from infra.pipeline.parts import measure_part
-from infra.settings import load_settings
+from tilewatch.flows.requests import PartRequest
+from tilewatch.flows.steps.measure import Batch
+from tilewatch.flows.steps.parts import measure_part
+from tilewatch.infra.archive import open_archive
+from tilewatch.infra.logs import recorded
+from tilewatch.infra.settings import load_settings
 
 
 @flow(name="part", flow_run_name="part {request.queue} {request.run_id}")

@@ -8,14 +8,14 @@ from typing import Any
 from prefect import flow, task
 from prefect.artifacts import create_table_artifact
 
-from flows.compare import compare
-from flows.requests import CompareRequest, ReanalyseRequest
-from flows.retries import SAFE_TO_REPEAT
-from infra.archive import open_archive
-from infra.pipeline.report import SweepReport, report_run
-from infra.pipeline.tabulate import rebuild_run
-from infra.pipeline.verdicts import Pair, changed_verdicts, pairs_of
-from infra.settings import load_settings
+from tilewatch.flows.compare import compare
+from tilewatch.flows.requests import CompareRequest, ReanalyseRequest
+from tilewatch.flows.retries import SAFE_TO_REPEAT
+from tilewatch.flows.steps.report import SweepReport, report_run
+from tilewatch.flows.steps.reversals import Pair, changed_verdicts, pairs_of
+from tilewatch.flows.steps.tabulate import rebuild_run
+from tilewatch.infra.archive import open_archive
+from tilewatch.infra.settings import load_settings
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
-from flows.alerts import alert
-from flows.compare import Comparison
-from flows.confirmation import compare_confirmed, measure
-from flows.requests import CompareRequest, RegressionRequest
-from infra.archive import open_archive
-from infra.pipeline.baselines import baseline_runs
-from infra.pipeline.builds import present_build
-from infra.pipeline.report import SweepReport
-from infra.settings import load_settings
+from tilewatch.flows.alerts import alert
+from tilewatch.flows.compare import Comparison
+from tilewatch.flows.confirmation import compare_confirmed, measure
+from tilewatch.flows.requests import CompareRequest, RegressionRequest
+from tilewatch.flows.steps.baselines import baseline_runs
+from tilewatch.flows.steps.report import SweepReport
+from tilewatch.infra.archive import open_archive
+from tilewatch.infra.builds import present_build
+from tilewatch.infra.settings import load_settings
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tasks.measure.environment import BuildEnvironment
+from tilewatch.tasks.measure.environment import BuildEnvironment
 
 Letter = Annotated[str, Field(pattern=r"^[A-Z]$")]
 

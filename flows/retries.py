@@ -6,7 +6,14 @@ from typing import Any
 
 from prefect.cache_policies import NO_CACHE
 
-from infra.errors import CredentialsError, NoSpaceError, ServiceError, StoreError, TableError, is_full
+from tilewatch.infra.errors import (
+    CredentialsError,
+    NoSpaceError,
+    ServiceError,
+    StoreError,
+    TableError,
+    is_full,
+)
 
 MENDED_BY_TIME = (StoreError, ServiceError, TableError, OSError)
 NOT_MENDED = (CredentialsError, NoSpaceError)

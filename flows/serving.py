@@ -6,15 +6,15 @@ from prefect import flow, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
-from infra import spool
-from infra.lease import Lease, leased
-from infra.logs import recorded
-from infra.pipeline.serving import launch_row, launch_server, present
-from infra.progress import current
-from infra.settings import load_settings
-from infra.spool import RunFolder
-from tasks.measure.run import Description, Outcome
-from tasks.plan.serving_plan import Launch
+from tilewatch.flows.steps.launch import launch_row, launch_server, present
+from tilewatch.infra import spool
+from tilewatch.infra.lease import Lease, leased
+from tilewatch.infra.logs import recorded
+from tilewatch.infra.progress import current
+from tilewatch.infra.settings import load_settings
+from tilewatch.infra.spool import RunFolder
+from tilewatch.tasks.measure.run import Description, Outcome
+from tilewatch.tasks.plan.serving_plan import Launch
 
 
 @flow(name="serving", flow_run_name="serving {run_id}")

@@ -7,24 +7,17 @@ from dataclasses import dataclass
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
-from flows.compare import Comparison, compare
-from flows.requests import CompareRequest, SweepRequest
-from flows.sweep import (
-    archived,
-    begun_once,
-    leave_artifacts,
-    measure,
-    publish,
-    tabulated,
-)
-from infra import progress, spool
-from infra.archive import open_archive
-from infra.lease import leased
-from infra.pipeline.measure import batches_together
-from infra.pipeline.prepare import prepare_together
-from infra.pipeline.report import SweepReport
-from infra.settings import Settings, load_settings
-from infra.spool import RunFolder
+from tilewatch.flows.compare import Comparison, compare
+from tilewatch.flows.requests import CompareRequest, SweepRequest
+from tilewatch.flows.steps.measure import batches_together
+from tilewatch.flows.steps.prepare import prepare_together
+from tilewatch.flows.steps.report import SweepReport
+from tilewatch.flows.sweep import archived, begun_once, leave_artifacts, measure, publish, tabulated
+from tilewatch.infra import progress, spool
+from tilewatch.infra.archive import open_archive
+from tilewatch.infra.lease import leased
+from tilewatch.infra.settings import Settings, load_settings
+from tilewatch.infra.spool import RunFolder
 
 
 @dataclass(frozen=True)

@@ -9,28 +9,26 @@ from prefect import flow, runtime, task
 from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
-from flows.fan_out import share
-from flows.requests import SweepRequest
-from flows.retries import SAFE_TO_REPEAT
-from flows.serving import serving
-from infra import progress, spool
-from infra.archive import open_archive
-from infra.counts import counts_of
-from infra.lease import Lease, leased
-from infra.logs import recorded
-from infra.pipeline.archive import archive_run
-from infra.pipeline.measure import Batch, batches, measure_batch
-from infra.pipeline.prepare import SweepOptions, plans, prepare, serving_plans
-from infra.pipeline.report import SweepReport, report_run
-from infra.pipeline.tabulate import Tabulated, rebuild_run, tabulate_run
-from infra.settings import Settings, load_settings
-from infra.spool import RunFolder
-from tasks.measure.serving.load import BUILTIN
-from tasks.plan.experiment import Experiment, load_experiments
-from tasks.plan.plan import PlanError
-from tasks.plan.serving import ServingExperiment, load_serving_experiments
+from tilewatch.flows.experiments import experiments, serving_experiments
+from tilewatch.flows.fan_out import share
+from tilewatch.flows.requests import SweepRequest
+from tilewatch.flows.retries import SAFE_TO_REPEAT
+from tilewatch.flows.serving import serving
+from tilewatch.flows.steps.measure import Batch, batches, measure_batch
+from tilewatch.flows.steps.prepare import SweepOptions, plans, prepare, serving_plans
+from tilewatch.flows.steps.report import SweepReport, report_run
+from tilewatch.flows.steps.tabulate import Tabulated, rebuild_run, tabulate_run
+from tilewatch.infra import progress, spool
+from tilewatch.infra.archive import open_archive
+from tilewatch.infra.counts import counts_of
+from tilewatch.infra.lease import Lease, leased
+from tilewatch.infra.logs import recorded
+from tilewatch.infra.raw_zone import archive_run
+from tilewatch.infra.settings import Settings, load_settings
+from tilewatch.infra.spool import RunFolder
+from tilewatch.tasks.measure.serving.load import BUILTIN
+from tilewatch.tasks.plan.plan import PlanError
 
-EXPERIMENTS = Path(__file__).parent / "experiments"
 Captures = dict[str, list[tuple[Path, str]]]
 
 
@@ -75,16 +73,6 @@ def check(request: SweepRequest) -> None:
         raise PlanError("serving experiments are measured on one device; leave devices empty")
     if len(request.environments) > 1 and request.devices:
         raise PlanError("builds side by side are measured on one device; leave devices empty")
-
-
-def experiments(settings: Settings) -> dict[str, Experiment]:
-    """The experiments of this site by letter. Raises ExperimentError."""
-    return load_experiments(settings.experiments or EXPERIMENTS)
-
-
-def serving_experiments(settings: Settings) -> dict[str, ServingExperiment]:
-    """The serving experiments of this site by letter. Raises ExperimentError."""
-    return load_serving_experiments(settings.experiments or EXPERIMENTS)
 
 
 def options(request: SweepRequest) -> SweepOptions:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from infra.objects import Endpoint, ObjectStore
-from infra.services import store
-from infra.settings import Settings
-from infra.tables import TableStore
+from tilewatch.infra.objects import Endpoint, ObjectStore
+from tilewatch.infra.services import store
+from tilewatch.infra.settings import Settings
+from tilewatch.infra.tables import TableStore
 
 
 @dataclass(frozen=True)

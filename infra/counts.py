@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.archive import Archive
-from infra.settings import Settings
+from tilewatch.infra.archive import Archive
+from tilewatch.infra.settings import Settings
 
 LEASES = "leases.jsonl"
 NS_PER_S = 1_000_000_000

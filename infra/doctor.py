@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from infra import probes
-from infra.errors import TilewatchError
-from infra.objects import Endpoint, ObjectStore
-from infra.services import store
-from infra.settings import PREFIX, Settings
+from tilewatch.infra import probes
+from tilewatch.infra.errors import TilewatchError
+from tilewatch.infra.objects import Endpoint, ObjectStore
+from tilewatch.infra.services import store
+from tilewatch.infra.settings import PREFIX, Settings
 
 Level = Literal["ok", "warn", "fail"]
 

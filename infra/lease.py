@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra import spool
-from infra.agents.names import dies_of
-from infra.counts import note_lease
-from infra.logs import event
-from infra.progress import current
-from infra.settings import Settings
-from tasks.measure.program import locks
-from tasks.plan.run_document import RunDocument
-from tasks.simulate.sweep import lease_of
+from tilewatch.infra import spool
+from tilewatch.infra.counts import note_lease
+from tilewatch.infra.fleet_names import dies_of
+from tilewatch.infra.logs import event
+from tilewatch.infra.progress import current
+from tilewatch.infra.settings import Settings
+from tilewatch.tasks.measure.program import locks
+from tilewatch.tasks.plan.run_document import RunDocument
+from tilewatch.tasks.simulate.sweep import lease_of
 
 
 @dataclass(frozen=True)

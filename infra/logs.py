@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from infra.settings import Settings
+from tilewatch.infra.settings import Settings
 
 LIMIT_BYTES = 20 << 20
 EXTRA_LOGGERS = "PREFECT_LOGGING_EXTRA_LOGGERS"

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from infra.services.background import Background
-from infra.services.short_server import ShortServer
+from tilewatch.infra.services.background import Background
+from tilewatch.infra.services.short_server import ShortServer
 
 ALWAYS: dict[str, str] = {
     "DO_NOT_TRACK": "1",

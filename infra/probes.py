@@ -16,8 +16,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from infra.objects import Endpoint, ObjectStore
-from infra.objects.failures import code_of, explained
+from tilewatch.infra.objects import Endpoint, ObjectStore
+from tilewatch.infra.objects.failures import code_of, explained
 
 RACE_WRITERS = 4
 RACE_KEYS = 10

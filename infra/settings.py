@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from infra.errors import SettingsError
+from tilewatch.infra.errors import SettingsError
 
 PREFIX = "TILEWATCH_"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from ulid import ULID
 
-from infra.errors import NoSpaceError, TilewatchError, is_full
-from infra.settings import Settings
-from tasks.plan.plan import Process
-from tasks.plan.run_document import RunDocument, read_run_document
-from tasks.plan.serving_plan import Launch
+from tilewatch.infra.errors import NoSpaceError, TilewatchError, is_full
+from tilewatch.infra.settings import Settings
+from tilewatch.tasks.plan.plan import Process
+from tilewatch.tasks.plan.run_document import RunDocument, read_run_document
+from tilewatch.tasks.plan.serving_plan import Launch
 
 ASKER = "asked_by"
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from infra.objects import Endpoint, ObjectStore
-from infra.prefect_settings import ALWAYS
-from infra.services import store
-from infra.services.ports import free_ports
-from infra.settings import Settings
+from tilewatch.infra.objects import Endpoint, ObjectStore
+from tilewatch.infra.prefect_settings import ALWAYS
+from tilewatch.infra.services import store
+from tilewatch.infra.services.ports import free_ports
+from tilewatch.infra.settings import Settings
 
 REPOSITORY = Path(__file__).parent.parent
 

@@ -12,8 +12,8 @@ import boto3
 from botocore.config import Config
 from pydantic import SecretStr
 
-from infra.errors import SettingsError
-from infra.settings import Settings
+from tilewatch.infra.errors import SettingsError
+from tilewatch.infra.settings import Settings
 
 # A first contact must fail within ten seconds; transfers may wait longer for a busy disk.
 CONNECT_TIMEOUT_S = 3

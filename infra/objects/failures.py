@@ -9,7 +9,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
-from infra.errors import (
+from tilewatch.infra.errors import (
     BucketError,
     CredentialsError,
     NoSpaceError,
@@ -17,7 +17,7 @@ from infra.errors import (
     StoreError,
     StoreUnreachableError,
 )
-from infra.objects.endpoint import Endpoint
+from tilewatch.infra.objects.endpoint import Endpoint
 
 # The embedded store grows by whole volumes, and refuses writes when the disk has no room for another one.
 VOLUME_BYTES = 256 * 2**20

@@ -14,10 +14,10 @@ from typing import IO, Any, cast
 
 from botocore.exceptions import ClientError
 
-from infra.errors import BucketError, ObjectExistsError, ObjectMissingError
-from infra.objects import multipart
-from infra.objects.endpoint import PROBE_TIMEOUT_S, Endpoint
-from infra.objects.failures import check_space, code_of, explained, status_of
+from tilewatch.infra.errors import BucketError, ObjectExistsError, ObjectMissingError
+from tilewatch.infra.objects import multipart
+from tilewatch.infra.objects.endpoint import PROBE_TIMEOUT_S, Endpoint
+from tilewatch.infra.objects.failures import check_space, code_of, explained, status_of
 
 BLOCK_BYTES = 2**20
 # 412: the key exists. NoSuchUpload: another process finished the same upload. 409: two came at once.

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from infra.errors import ServiceError
+from tilewatch.infra.errors import ServiceError
 
 LOG_LIMIT_BYTES = 20 << 20
 _children: dict[int, subprocess.Popen[bytes]] = {}

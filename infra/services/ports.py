@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from infra.errors import ServiceError
+from tilewatch.infra.errors import ServiceError
 
 LOOPBACK = "127.0.0.1"
 # Below Linux's range for outgoing connections, which would take a port while its owner is stopped.

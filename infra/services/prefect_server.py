@@ -7,12 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from infra.errors import ServiceError
-from infra.prefect_settings import ALWAYS, own_api, server
-from infra.services.background import Background
-from infra.services.ports import LOOPBACK, free_ports
-from infra.services.short_server import healthy
-from infra.settings import Settings
+from tilewatch.infra.errors import ServiceError
+from tilewatch.infra.prefect_settings import ALWAYS, own_api, server
+from tilewatch.infra.services.background import Background
+from tilewatch.infra.services.ports import LOOPBACK, free_ports
+from tilewatch.infra.services.short_server import healthy
+from tilewatch.infra.settings import Settings
 
 # The first start migrates the database: 19 s measured on two idle cores.
 START_TIMEOUT_S = 120.0

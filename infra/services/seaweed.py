@@ -13,14 +13,14 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from infra.errors import ServiceError
-from infra.objects import multipart
-from infra.objects.endpoint import PROBE_TIMEOUT_S, Endpoint
-from infra.objects.failures import check_space
-from infra.services import seaweed_process as process
-from infra.services.ports import LOOPBACK
-from infra.services.seaweed_files import StoreFiles
-from infra.settings import Settings
+from tilewatch.infra.errors import ServiceError
+from tilewatch.infra.objects import multipart
+from tilewatch.infra.objects.endpoint import PROBE_TIMEOUT_S, Endpoint
+from tilewatch.infra.objects.failures import check_space
+from tilewatch.infra.services import seaweed_process as process
+from tilewatch.infra.services.ports import LOOPBACK
+from tilewatch.infra.services.seaweed_files import StoreFiles
+from tilewatch.infra.settings import Settings
 
 START_TIMEOUT_S = 30.0
 # It ends within 1.1 s unless it waits for a connection that was opened and never used (5 s) or, on a full

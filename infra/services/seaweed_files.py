@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from infra.errors import NoSpaceError, ServiceError
+from tilewatch.infra.errors import NoSpaceError, ServiceError
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 LOG_LIMIT_BYTES = 8 * 2**20

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.errors import ServiceError
-from infra.objects.endpoint import PROBE_TIMEOUT_S, Endpoint
-from infra.objects.failures import VOLUME_BYTES, check_space, status_of
-from infra.services.ports import LOOPBACK, free_ports
-from infra.services.seaweed_files import PORT_FLAGS, State, StoreFiles
+from tilewatch.infra.errors import ServiceError
+from tilewatch.infra.objects.endpoint import PROBE_TIMEOUT_S, Endpoint
+from tilewatch.infra.objects.failures import VOLUME_BYTES, check_space, status_of
+from tilewatch.infra.services.ports import LOOPBACK, free_ports
+from tilewatch.infra.services.seaweed_files import PORT_FLAGS, State, StoreFiles
 
 SHELL_TIMEOUT_S = 30.0
 # Measured: idles at 145 MB and stays below this under load; a tighter limit costs latency.

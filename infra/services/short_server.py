@@ -14,8 +14,8 @@ import threading
 import time
 import urllib.request
 
-from infra.errors import ServiceError
-from infra.services.ports import LOOPBACK, free_ports
+from tilewatch.infra.errors import ServiceError
+from tilewatch.infra.services.ports import LOOPBACK, free_ports
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 5.0

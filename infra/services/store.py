@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from infra.objects import Endpoint, ObjectStore
-from infra.objects.endpoint import external
-from infra.services import seaweed
-from infra.settings import Settings
+from tilewatch.infra.objects import Endpoint, ObjectStore
+from tilewatch.infra.objects.endpoint import external
+from tilewatch.infra.services import seaweed
+from tilewatch.infra.settings import Settings
 
 
 @contextmanager

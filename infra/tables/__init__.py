@@ -1,5 +1,5 @@
 """The tables: Delta Lake under ``tables/`` of the store, one commit a table a run, partitioned by build."""
 
-from infra.tables.store import TableStore
+from tilewatch.infra.tables.store import TableStore
 
 __all__ = ["TableStore"]

@@ -11,8 +11,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
-from data_contracts import contract
-from infra.errors import TableError
+from tilewatch.data_contracts import contract
+from tilewatch.infra.errors import TableError
 
 # Compared tables are evidence: neither their history nor their files may expire.
 RETENTION = {

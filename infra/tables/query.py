@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from infra.errors import QueryError
+from tilewatch.infra.errors import QueryError
 
 # Extensions come from a server on the internet, and only a closed configuration stays closed.
 _SEALED = {

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data_contracts import contract
-from infra.errors import TableError
+from tilewatch.data_contracts import contract
+from tilewatch.infra.errors import TableError
 
 # A comparison is written whole, whatever the keys of its rows.
 _SCOPES = {

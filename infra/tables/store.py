@@ -17,11 +17,11 @@ from deltalake.exceptions import DeltaError
 from pyarrow import fs
 from pyarrow.parquet import filters_to_expression
 
-from data_contracts import conform, contract, schema, table_names
-from infra.errors import NoSpaceError, TableError
-from infra.objects import Endpoint, ObjectStore
-from infra.objects.failures import check_space
-from infra.tables import delta, query, scope, unchanged
+from tilewatch.data_contracts import conform, contract, schema, table_names
+from tilewatch.infra.errors import NoSpaceError, TableError
+from tilewatch.infra.objects import Endpoint, ObjectStore
+from tilewatch.infra.objects.failures import check_space
+from tilewatch.infra.tables import delta, query, scope, unchanged
 
 PREFIX = "tables"
 Filters = Sequence[tuple[str, str, Any]]

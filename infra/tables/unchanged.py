@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data_contracts import contract
-from infra.tables.scope import has_scope
-from tasks.sql import sql
+from tilewatch.data_contracts import contract
+from tilewatch.infra.tables.scope import has_scope
+from tilewatch.tasks.sql import sql
 
 # Arrow's own settings hold two million rows in memory at a time.
 _LITTLE_AHEAD = {"batch_size": 1 << 15, "batch_readahead": 4, "fragment_readahead": 1}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from data_contracts import conform
-from tasks.align.kernel_types import DYNAMIC_QUANT, MAIN_KERNELS
-from tasks.sql import sql
+from tilewatch.data_contracts import conform
+from tilewatch.tasks.plan.kernel_types import DYNAMIC_QUANT, MAIN_KERNELS
+from tilewatch.tasks.sql import sql
 
 NO_TILING_AGENTS = ("cpu",)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from data_contracts import conform, from_rows
-from tasks.plan.run_document import RunDocument
-from tasks.sql import sql
+from tilewatch.data_contracts import conform, from_rows
+from tilewatch.tasks.plan.run_document import RunDocument
+from tilewatch.tasks.sql import sql
 
 _PLANNED_ONLY = ("weight_format", "dispatched_operator", "strides_x", "strides_w")
 
@@ -32,7 +32,7 @@ def planned_points(document: RunDocument, experiment: str) -> pa.Table:
 def points_table(document: RunDocument, experiment: str, captures: pa.Table, observed: pa.Table) -> pa.Table:
     """``points`` of one experiment: planned rows with what the main timing processes observed.
 
-    ``observed`` has the schema ``tasks.read.capture.OBSERVED``.
+    ``observed`` has the schema ``tilewatch.tasks.read.captures.operator_capture.OBSERVED``.
 
     A format or operator counts as proved only where every process observed the same one; otherwise it is null
     and the reason says so. ``captures`` and ``observed`` may hold other experiments; they are ignored.

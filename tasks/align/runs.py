@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data_contracts import from_rows
-from tasks.plan.plan import Plan
-from tasks.plan.run_document import RunDocument
+from tilewatch.data_contracts import from_rows
+from tilewatch.tasks.plan.plan import Plan
+from tilewatch.tasks.plan.run_document import RunDocument
 
 _OF_THE_DOCUMENT = (
     "run_id", "build", "build_id", "agent", "evidence", "preset", "device", "device_class", "host",

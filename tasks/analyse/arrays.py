@@ -14,21 +14,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tasks.analyse.change_points import change_points
-from tasks.analyse.cliffs import Cliff, find_cliffs
-from tasks.analyse.curves import Curves
-from tasks.analyse.fence import Fence, fence
-from tasks.analyse.limits import (
+from tilewatch.tasks.analyse.cliffs.cliffs import Cliff, find_cliffs
+from tilewatch.tasks.analyse.cliffs.curves import Curves
+from tilewatch.tasks.analyse.comparison.verdicts import Judged, Pairs, judge
+from tilewatch.tasks.analyse.series.change_points import change_points
+from tilewatch.tasks.analyse.series.fence import Fence, fence
+from tilewatch.tasks.analyse.series.t_scan import t_changes
+from tilewatch.tasks.analyse.statistics.limits import (
     ChangePointLimits,
     CliffLimits,
     ComparisonLimits,
     SeriesLimits,
     TScanLimits,
 )
-from tasks.analyse.process_values import Floats, Integers
-from tasks.analyse.t_scan import t_changes
-from tasks.analyse.tables import AnalysisError
-from tasks.analyse.verdicts import Judged, Pairs, judge
+from tilewatch.tasks.analyse.statistics.process_values import Floats, Integers
+from tilewatch.tasks.analyse.tables import AnalysisError
 
 Numbers = Sequence[float] | npt.NDArray[np.generic]
 

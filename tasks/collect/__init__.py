@@ -1,9 +1,9 @@
 """Capture folders into the object store: create-only, content-addressed, manifest last."""
 
-from tasks.collect.archive import CaptureRef, archive_capture, list_captures
-from tasks.collect.fetch import fetch_capture
-from tasks.collect.manifest import CaptureError, Manifest, read_manifest, write_manifest
-from tasks.collect.store import ObjectStore
+from tilewatch.tasks.collect.archive import CaptureRef, archive_capture, list_captures
+from tilewatch.tasks.collect.fetch import fetch_capture
+from tilewatch.tasks.collect.manifest import CaptureError, Manifest, read_manifest, write_manifest
+from tilewatch.tasks.collect.store import ObjectStore
 
 __all__ = [
     "CaptureError",

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tasks.collect.manifest import NAME, CaptureError, Manifest, read_manifest, verify
-from tasks.collect.store import ObjectStore
+from tilewatch.tasks.collect.manifest import NAME, CaptureError, Manifest, read_manifest, verify
+from tilewatch.tasks.collect.store import ObjectStore
 
 RAW = "raw"
 # Uploads wait for the disk more than for the processor.

@@ -8,8 +8,15 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tasks.collect.manifest import NAME, CaptureError, Manifest, ManifestFile, parse_manifest, read_manifest
-from tasks.collect.store import ObjectStore
+from tilewatch.tasks.collect.manifest import (
+    NAME,
+    CaptureError,
+    Manifest,
+    ManifestFile,
+    parse_manifest,
+    read_manifest,
+)
+from tilewatch.tasks.collect.store import ObjectStore
 
 BLOCK_BYTES = 2**20
 

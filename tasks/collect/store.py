@@ -1,4 +1,4 @@
-"""What this stage needs of an object store; ``infra.objects`` has one, a test may bring another."""
+"""What this stage needs of an object store; ``tilewatch.infra.objects`` has one, a test may bring another."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tasks.measure.run import MeasureError
+from tilewatch.tasks.measure.run import MeasureError
 
 SET_ENV_TIMEOUT_S = 60
 CANN_HOMES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_OPP_PATH", "ASCEND_AICPU_PATH",

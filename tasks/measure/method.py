@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.plan.ids import short_hash
+from tilewatch.tasks.plan.ids import short_hash
 
 METHOD_VERSION = 2
 """Equals METHOD_VERSION of the measuring program; a test holds the two together."""

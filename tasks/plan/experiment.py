@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from tasks.plan.strict_yaml import ExperimentError, Strict, kind_of, read_strict
+from tilewatch.tasks.plan.strict_yaml import ExperimentError, Strict, kind_of, read_strict
 
 __all__ = ["Experiment", "ExperimentError", "load_experiment", "load_experiments"]
 

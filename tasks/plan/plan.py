@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.plan.experiment import Agent, Experiment, Preset
-from tasks.plan.ids import short_hash
-from tasks.plan.order import abba, control_points, seed_for, shuffled
-from tasks.plan.points import Point, Refine, arms_of, axis_values, points
+from tilewatch.tasks.plan.experiment import Agent, Experiment, Preset
+from tilewatch.tasks.plan.ids import short_hash
+from tilewatch.tasks.plan.order import abba, control_points, seed_for, shuffled
+from tilewatch.tasks.plan.points import Point, Refine, arms_of, axis_values, points
 
 SCHEMA_VERSION = 1
 MIN_SAMPLE_NS = 200_000

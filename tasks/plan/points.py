@@ -7,9 +7,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tasks.plan.experiment import Agent, Arm, Case, Experiment, ExperimentError, Preset
-from tasks.plan.group_list import group_list
-from tasks.plan.ids import point_id
+from tilewatch.tasks.plan.experiment import Agent, Arm, Case, Experiment, ExperimentError, Preset
+from tilewatch.tasks.plan.group_list import group_list
+from tilewatch.tasks.plan.ids import point_id
 
 Point = dict[str, Any]
 Refine = Callable[[Experiment, Case, Arm], Sequence[int]]

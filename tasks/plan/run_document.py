@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tasks.plan.plan import Plan, Process
-from tasks.plan.serving_plan import Client, Launch, ServingPlan
+from tilewatch.tasks.plan.plan import Plan, Process
+from tilewatch.tasks.plan.serving_plan import Client, Launch, ServingPlan
 
 SCHEMA_VERSION = 1
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from tasks.plan.strict_yaml import ExperimentError, Strict, kind_of, read_strict
+from tilewatch.tasks.plan.strict_yaml import ExperimentError, Strict, kind_of, read_strict
 
 SERVING: Literal["serving"] = "serving"
 """``kind`` of these files."""

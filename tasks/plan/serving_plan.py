@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.plan.experiment import Agent
-from tasks.plan.ids import short_hash
-from tasks.plan.order import abba, seed_for, shuffled
-from tasks.plan.plan import PlanError
-from tasks.plan.serving import Arm, Preset, Server, ServingExperiment, placeholders
+from tilewatch.tasks.plan.experiment import Agent
+from tilewatch.tasks.plan.ids import short_hash
+from tilewatch.tasks.plan.order import abba, seed_for, shuffled
+from tilewatch.tasks.plan.plan import PlanError
+from tilewatch.tasks.plan.serving import Arm, Preset, Server, ServingExperiment, placeholders
 
 SERVING_METHOD_VERSION = 1
 """Raised when the semantics of a serving number change, so that old numbers are never compared with new."""

@@ -7,8 +7,8 @@ from hashlib import sha256
 
 import numpy as np
 
-from tasks.predict.errors import OutOfScope, PredictError
-from tasks.predict.integers import BoolArray, IntArray, ints
+from tilewatch.tasks.predict.arithmetic.integers import BoolArray, IntArray, ints
+from tilewatch.tasks.predict.errors import OutOfScope, PredictError
 
 ND = "ND"
 NZ = "FRACTAL_NZ"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from tasks.predict.errors import PredictError
+from tilewatch.tasks.predict.errors import PredictError
 
 Known = TypeVar("Known")
 

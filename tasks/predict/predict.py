@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tasks.predict import (
-    dynamic_quant_dav_2201,
-    dynamic_quant_dav_3510,
-    grouped_matmul_dav_2201,
-    grouped_matmul_fused_dav_2201,
-    quant_matmul_dav_2201,
-    quant_matmul_dav_3510,
-)
-from tasks.predict.calls import (
+from tilewatch.tasks.predict.arithmetic.integers import IntArray, ints
+from tilewatch.tasks.predict.calls import (
     DynamicQuantCall,
     FinalizeRoutingCall,
     GroupedMatmulCall,
@@ -22,10 +15,23 @@ from tasks.predict.calls import (
     SwigluQuantCall,
     points,
 )
-from tasks.predict.environment import DAV_2201, DAV_3510, CannVersion, Platform
-from tasks.predict.errors import OutOfScope
-from tasks.predict.integers import IntArray, ints
-from tasks.predict.records import Decisions, TilingRecord, record
+from tilewatch.tasks.predict.dynamic_quant import (
+    dav_2201 as dynamic_quant_dav_2201,
+)
+from tilewatch.tasks.predict.dynamic_quant import (
+    dav_3510 as dynamic_quant_dav_3510,
+)
+from tilewatch.tasks.predict.environment import DAV_2201, DAV_3510, CannVersion, Platform
+from tilewatch.tasks.predict.errors import OutOfScope
+from tilewatch.tasks.predict.grouped_matmul import (
+    dav_2201 as grouped_matmul_dav_2201,
+)
+from tilewatch.tasks.predict.grouped_matmul import (
+    fused_dav_2201 as grouped_matmul_fused_dav_2201,
+)
+from tilewatch.tasks.predict.quant_matmul.dav_2201 import tile as quant_matmul_dav_2201
+from tilewatch.tasks.predict.quant_matmul.dav_3510 import tile as quant_matmul_dav_3510
+from tilewatch.tasks.predict.records import Decisions, TilingRecord, record
 
 Branch = Callable[[Any, Any, Platform, CannVersion], Decisions]
 

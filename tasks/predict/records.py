@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tasks.predict.calls import OperatorCall, call_id
-from tasks.predict.integers import UNSET, IntArray
+from tilewatch.tasks.predict.arithmetic.integers import UNSET, IntArray
+from tilewatch.tasks.predict.calls import OperatorCall, call_id
 
 CUBE_ONLY, ONE_TO_ONE, TWO_TO_ONE = 0, 1, 2
 COLUMNS = (

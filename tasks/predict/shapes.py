@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.predict.errors import PredictError
+from tilewatch.tasks.predict.errors import PredictError
 
 
 def weight_columns(

@@ -26,9 +26,9 @@ from urllib.parse import quote
 import orjson
 import pyarrow as pa
 
-from data_contracts import conform
-from tasks.collect.store import ObjectStore
-from tasks.publish.files import comparison_csv, comparison_parquet, read_parquet
+from tilewatch.data_contracts import conform
+from tilewatch.tasks.collect.store import ObjectStore
+from tilewatch.tasks.publish.files import comparison_csv, comparison_parquet, read_parquet
 
 ROOT = "comparisons"
 MARK = "comparison.json"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.publish.curves import curve_points
-from tasks.publish.display import axis_name, count, duration, experiment_name, ratio
-from tasks.sql import sql
+from tilewatch.tasks.publish.display import axis_name, count, duration, experiment_name, ratio
+from tilewatch.tasks.publish.run_report.curves import curve_points
+from tilewatch.tasks.sql import sql
 
 Row = dict[str, Any]
 

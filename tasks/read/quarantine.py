@@ -9,8 +9,8 @@ from functools import cache
 
 import pyarrow as pa
 
-from data_contracts import from_rows, schema
-from tasks.read.origin import Origin
+from tilewatch.data_contracts import from_rows, schema
+from tilewatch.tasks.read.origin import Origin
 
 RAW_TEXT_LIMIT = 4000
 

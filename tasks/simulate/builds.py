@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from tasks.plan.ids import short_hash
-from tasks.predict.environment import DAV_2201, CannVersion, Platform, cann_version, platform
-from tasks.simulate.truth import Effect, Truth, Where
+from tilewatch.tasks.plan.ids import short_hash
+from tilewatch.tasks.predict.environment import DAV_2201, CannVersion, Platform, cann_version, platform
+from tilewatch.tasks.simulate.truth import Effect, Truth, Where
 
 FILE = Path(__file__).with_name("builds.yaml")
 DEFAULT_BUILD = "sim-cann8.5.0"

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.collect.manifest import write_manifest
-from tasks.plan.order import seed_for
-from tasks.predict.records import TilingRecord
-from tasks.simulate.builds import SimulatedBuild
-from tasks.simulate.cost_model import call_ns, kernels_ns
-from tasks.simulate.kernel_details import PATH as KERNELS_PATH
-from tasks.simulate.kernel_details import KernelDetailsWriter
-from tasks.simulate.plog import API, PlogWriter
-from tasks.simulate.samples import process_ratio, sample_rows, untimed_row
-from tasks.simulate.tiling import OPERATORS, records_of
+from tilewatch.tasks.collect.manifest import write_manifest
+from tilewatch.tasks.plan.order import seed_for
+from tilewatch.tasks.predict.records import TilingRecord
+from tilewatch.tasks.simulate.builds import SimulatedBuild
+from tilewatch.tasks.simulate.cost_model import call_ns, kernels_ns
+from tilewatch.tasks.simulate.kernel_details import PATH as KERNELS_PATH
+from tilewatch.tasks.simulate.kernel_details import KernelDetailsWriter
+from tilewatch.tasks.simulate.plog import API, PlogWriter
+from tilewatch.tasks.simulate.samples import process_ratio, sample_rows, untimed_row
+from tilewatch.tasks.simulate.tiling import OPERATORS, records_of
 
 AGENT = EVIDENCE = "simulated"
 DEVICE_PREFIX = "SIMULATED "

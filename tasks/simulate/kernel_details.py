@@ -1,6 +1,6 @@
 """kernel_details.csv of a simulated process, as torch_npu's profiler leaves it at Level1 without counters.
 
-``tasks.read.device_kernels`` reads it as it reads a device's file.
+``tilewatch.tasks.read.captures.device_kernels`` reads it as it reads a device's file.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.predict.records import TilingRecord
-from tasks.simulate.plog import API
+from tilewatch.tasks.predict.records import TilingRecord
+from tilewatch.tasks.simulate.plog import API
 
 PATH = "profiler/simulated_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv"
 COLUMNS = (

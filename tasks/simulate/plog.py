@@ -1,7 +1,7 @@
 """The log of a simulated tiling process, in the wording of CANN 8.5–9.2's one-kernel calls.
 
 Each launch: core limits, the operator's dump of its tiling data, decision, workspace, launch, and the
-runtime's line. ``tasks.read.plog_tiling`` reads it as it reads a device's log.
+runtime's line. ``tilewatch.tasks.read.plog.reader`` reads it as it reads a device's log.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tasks.predict.environment import Platform
-from tasks.predict.records import TilingRecord
-from tasks.read.tiling_layouts import Layout, registered
+from tilewatch.tasks.predict.environment import Platform
+from tilewatch.tasks.predict.records import TilingRecord
+from tilewatch.tasks.read.plog.tiling_layouts import Layout, registered
 
 CHUNK_CHARACTERS = 640
 LINE_NS = 40_000

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tasks.plan.order import seed_for
-from tasks.simulate.truth import Truth
+from tilewatch.tasks.plan.order import seed_for
+from tilewatch.tasks.simulate.truth import Truth
 
 WARM_UP_ROUNDS = 3
 WARM_UP_RATIO = 1.08

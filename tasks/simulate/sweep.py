@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.measure.method import method_hash
-from tasks.plan.plan import Plan, Process
-from tasks.plan.run_document import RunDocument
-from tasks.simulate.builds import SimulatedBuild, SimulationError, simulated_build
-from tasks.simulate.capture import AGENT, DEVICE_PREFIX, EVIDENCE, device_facts, write_capture
+from tilewatch.tasks.measure.method import method_hash
+from tilewatch.tasks.plan.plan import Plan, Process
+from tilewatch.tasks.plan.run_document import RunDocument
+from tilewatch.tasks.simulate.builds import SimulatedBuild, SimulationError, simulated_build
+from tilewatch.tasks.simulate.capture import AGENT, DEVICE_PREFIX, EVIDENCE, device_facts, write_capture
 
 PROCESS_NS = 1_000_000_000
 METHOD: Mapping[str, Any] = {

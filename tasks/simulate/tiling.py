@@ -7,12 +7,12 @@ from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
-from tasks.predict.calls import DynamicQuantCall, OperatorCall, QuantMatmulCall
-from tasks.predict.environment import CannVersion, Platform
-from tasks.predict.experiments import call_of_point
-from tasks.predict.predict import predict
-from tasks.predict.records import TilingRecord
-from tasks.simulate.cost_model import bf16_record
+from tilewatch.tasks.predict.calls import DynamicQuantCall, OperatorCall, QuantMatmulCall
+from tilewatch.tasks.predict.environment import CannVersion, Platform
+from tilewatch.tasks.predict.predict import predict
+from tilewatch.tasks.predict.questions.experiments import call_of_point
+from tilewatch.tasks.predict.records import TilingRecord
+from tilewatch.tasks.simulate.cost_model import bf16_record
 
 OPERATORS: dict[str, tuple[str, ...]] = {
     "dynamic_quant": ("dynamic_quant",),

@@ -1,4 +1,4 @@
-"""``python -m tasks.validate FOLDER``: validate the tables in a folder and leave the outcomes there.
+"""``python -m … FOLDER``: validate the tables in a folder and leave the outcomes there.
 
 It waits for a line on standard input, so that it can be started before there are tables; at the end of the
 input without one it ends, too.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from data_contracts import ContractError, expectations
-from tasks.validate.exchange import read_table, read_tables, write_outcomes
-from tasks.validate.suite import SuiteError, validate
+from tilewatch.data_contracts import ContractError, expectations
+from tilewatch.tasks.validate.exchange import read_table, read_tables, write_outcomes
+from tilewatch.tasks.validate.suite import SuiteError, validate
 
 
 def main(folder: Path) -> int:

@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data_contracts import contract, from_rows
-from tasks.validate.context import Context
-from tasks.validate.exchange import Outcome
-from tasks.validate.refuse import rule_identity
-from tasks.validate.wording import Rule
+from tilewatch.data_contracts import contract, from_rows
+from tilewatch.tasks.validate.context import Context
+from tilewatch.tasks.validate.exchange import Outcome
+from tilewatch.tasks.validate.refuse import rule_identity
+from tilewatch.tasks.validate.wording import Rule
 
 _SORTED_KEYS = "SELECT CAST(to_json(key_row) AS VARCHAR) AS key FROM key_row ORDER BY key"
 _BATCH_ROWS = 100_000

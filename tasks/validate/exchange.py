@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from data_contracts import ContractError, table_names
-from tasks.validate.wording import Rule, fields_of
+from tilewatch.data_contracts import ContractError, table_names
+from tilewatch.tasks.validate.wording import Rule, fields_of
 
 ANSWER = "outcomes.json"
 GO = b"\n"

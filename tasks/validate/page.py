@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.pages import templates
+from tilewatch.tasks.pages import templates
 
-_ENVIRONMENT = templates("tasks.validate", ".")
+_ENVIRONMENT = templates("tilewatch.tasks.validate", ".")
 
 
 def render_page(results: Mapping[str, Any], *, title: str, report_href: str | None = None) -> str:

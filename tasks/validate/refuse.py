@@ -10,12 +10,12 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from data_contracts import conform, schema
-from tasks.validate.context import Context
-from tasks.validate.duplicates import RULES as UNIQUENESS
-from tasks.validate.duplicates import refused_duplicates
-from tasks.validate.exchange import Outcome
-from tasks.validate.wording import Rule, fields_of, refuses, requirement
+from tilewatch.data_contracts import conform, schema
+from tilewatch.tasks.validate.context import Context
+from tilewatch.tasks.validate.duplicates import RULES as UNIQUENESS
+from tilewatch.tasks.validate.duplicates import refused_duplicates
+from tilewatch.tasks.validate.exchange import Outcome
+from tilewatch.tasks.validate.wording import Rule, fields_of, refuses, requirement
 
 RAW_TEXT_LIMIT = 4000
 

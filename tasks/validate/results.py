@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.validate.exchange import Outcome
-from tasks.validate.refuse import Refused
-from tasks.validate.wording import Rule, fields_of, requirement
+from tilewatch.tasks.validate.exchange import Outcome
+from tilewatch.tasks.validate.refuse import Refused
+from tilewatch.tasks.validate.wording import Rule, fields_of, requirement
 
 EXAMPLES = 5
 PLACE = ("capture_id", "source_file", "source_line")

@@ -16,15 +16,15 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from data_contracts import ContractError, conform, expectations, schema
-from tasks.validate.checks import check_rows
-from tasks.validate.context import context_of
-from tasks.validate.exchange import GO, Outcome, looked_at, read_outcomes, write_tables
-from tasks.validate.refuse import refuse
-from tasks.validate.results import table_result
+from tilewatch.data_contracts import ContractError, conform, expectations, schema
+from tilewatch.tasks.validate.checks import check_rows
+from tilewatch.tasks.validate.context import context_of
+from tilewatch.tasks.validate.exchange import GO, Outcome, looked_at, read_outcomes, write_tables
+from tilewatch.tasks.validate.refuse import refuse
+from tilewatch.tasks.validate.results import table_result
 
 TIME_LIMIT_S = 900.0
-PACKAGES = Path(__file__).parent.parent.parent
+PACKAGES = Path(__file__).parents[3]
 
 
 class ValidationError(RuntimeError):
@@ -94,7 +94,7 @@ class Validator:
     def _started(self) -> subprocess.Popen[bytes]:
         path = os.pathsep.join(p for p in (str(PACKAGES), os.environ.get("PYTHONPATH")) if p)
         return subprocess.Popen(
-            [self._python, "-m", "tasks.validate", str(self._folder)],
+            [self._python, "-m", "tilewatch.tasks.validate", str(self._folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._stderr,

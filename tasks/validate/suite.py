@@ -1,6 +1,6 @@
 """The validating side: the rules of a contract as a Great Expectations suite, and what they find.
 
-Importing this module imports Great Expectations (4-6 s); only ``python -m tasks.validate`` does.
+Importing this module imports Great Expectations (4-6 s); only ``python -m tilewatch.tasks.validate`` does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from great_expectations.expectations.expectation_configuration import Expectatio
 from great_expectations.expectations.registry import list_registered_expectation_implementations
 from great_expectations.expectations.row_conditions import PassThroughCondition
 
-from tasks.validate.exchange import Outcome
+from tilewatch.tasks.validate.exchange import Outcome
 
 NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 """Integers stay integers beside nulls: as float64 a time in ns since 1970 loses its last digits."""

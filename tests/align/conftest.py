@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.plan.experiment import load_experiments
-from tasks.plan.plan import Request, make_plan
-from tasks.plan.run_document import RunDocument
+from tilewatch.tasks.plan.experiment import load_experiments
+from tilewatch.tasks.plan.plan import Request, make_plan
+from tilewatch.tasks.plan.run_document import RunDocument
 
 EXPERIMENTS = load_experiments(Path(__file__).parents[2] / "flows" / "experiments")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from data_contracts import from_rows
-from tasks.plan.run_document import RunDocument
-from tasks.read.capture import OBSERVED
+from tilewatch.data_contracts import from_rows
+from tilewatch.tasks.plan.run_document import RunDocument
+from tilewatch.tasks.read.captures.operator_capture import OBSERVED
 
 
 class Left:

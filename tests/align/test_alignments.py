@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from data_contracts import from_rows, schema
-from tasks.align.alignments import alignments_table
-from tasks.align.points import points_table
-from tasks.plan.run_document import RunDocument
 from tests.align.left import Left
+from tilewatch.data_contracts import from_rows, schema
+from tilewatch.tasks.align.alignments import alignments_table
+from tilewatch.tasks.align.points import points_table
+from tilewatch.tasks.plan.run_document import RunDocument
 
 
 def aligned(document: RunDocument, left: Left, tilings: pa.Table | None = None) -> pa.Table:

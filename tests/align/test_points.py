@@ -7,12 +7,12 @@ from collections import Counter
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data_contracts import schema
-from tasks.align.points import points_table
-from tasks.align.runs import ControlCount, runs_row
-from tasks.plan.run_document import RunDocument
-from tasks.read.capture import OBSERVED
 from tests.align.left import Left
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.align.points import points_table
+from tilewatch.tasks.align.runs import ControlCount, runs_row
+from tilewatch.tasks.plan.run_document import RunDocument
+from tilewatch.tasks.read.captures.operator_capture import OBSERVED
 
 NO_CONTROL = ControlCount(0, 0, "insufficient")
 

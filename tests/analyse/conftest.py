@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from data_contracts import from_rows, schema
-from tasks.analyse.tables import RunTables
+from tilewatch.data_contracts import from_rows, schema
+from tilewatch.tasks.analyse.tables import RunTables
 
 Fill = Mapping[str, Any]
 

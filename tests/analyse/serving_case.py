@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from data_contracts import contract, from_rows
-from tasks.analyse.serving_values import ServingTables
+from tilewatch.data_contracts import contract, from_rows
+from tilewatch.tasks.analyse.comparison.serving_values import ServingTables
 
 Row = dict[str, Any]
 LOAD: Row = {

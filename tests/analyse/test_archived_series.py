@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from infra.pipeline.series import events, follow
-from infra.tables import TableStore
-from tasks.analyse.tables import RunTables, join
+from tilewatch.flows.steps.series import events, follow
+from tilewatch.infra.tables import TableStore
+from tilewatch.tasks.analyse.tables import RunTables, join
 
 POINTS, DAY_NS = 3, 86_400 * 10**9
 

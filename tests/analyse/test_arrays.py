@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.analyse.arrays import alerts_of, change_points_of, cliffs_of, fence_of, verdicts_of
-from tasks.analyse.limits import ComparisonLimits
-from tasks.analyse.tables import AnalysisError
+from tilewatch.tasks.analyse.arrays import alerts_of, change_points_of, cliffs_of, fence_of, verdicts_of
+from tilewatch.tasks.analyse.statistics.limits import ComparisonLimits
+from tilewatch.tasks.analyse.tables import AnalysisError
 
 STEP = np.repeat([100.0, 130.0], 30) + np.tile([0.0, 1.0, 2.0], 20)
 

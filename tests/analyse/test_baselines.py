@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from data_contracts import schema
-from tasks.analyse.baselines import approve, unarmed
-from tasks.analyse.tables import AnalysisError, RunTables, join
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.analyse.comparison.baselines import approve, unarmed
+from tilewatch.tasks.analyse.tables import AnalysisError, RunTables, join
 
 APPROVAL: dict[str, Any] = {
     "name": "cann-9.0 decode", "approved_by": "a colleague", "reason": "first release", "approved_ns": 7,

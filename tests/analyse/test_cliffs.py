@@ -10,13 +10,13 @@ import duckdb
 import numpy as np
 import pytest
 
-from tasks.analyse.cliffs import find_cliffs
-from tasks.analyse.curves import Curves, curves, grouped_median
-from tasks.analyse.explain import cliff_table
-from tasks.analyse.limits import CliffLimits
-from tasks.analyse.refine import measure_next, open_gaps
-from tasks.analyse.steps import steps
-from tasks.analyse.tables import AnalysisError
+from tilewatch.tasks.analyse.cliffs.cliffs import find_cliffs
+from tilewatch.tasks.analyse.cliffs.curves import Curves, curves, grouped_median
+from tilewatch.tasks.analyse.cliffs.explain import cliff_table
+from tilewatch.tasks.analyse.cliffs.refine import measure_next, open_gaps
+from tilewatch.tasks.analyse.cliffs.steps import steps
+from tilewatch.tasks.analyse.statistics.limits import CliffLimits
+from tilewatch.tasks.analyse.tables import AnalysisError
 
 FILES = {
     "h100_trtllm_1.3.0rc20": "h100_sxm_gemm_trtllm_1.3.0rc20_gemm_perf",

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_contracts import schema
-from tasks.analyse.anchors import anchor_kernels
-from tasks.analyse.compare import compare_arms, compare_builds
-from tasks.analyse.limits import ComparisonLimits
-from tasks.analyse.spread import between_lease_spread
-from tasks.analyse.tables import AnalysisError, join
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.analyse.comparison.anchors import anchor_kernels
+from tilewatch.tasks.analyse.comparison.compare import compare_arms, compare_builds
+from tilewatch.tasks.analyse.statistics.limits import ComparisonLimits
+from tilewatch.tasks.analyse.statistics.spread import between_lease_spread
+from tilewatch.tasks.analyse.tables import AnalysisError, join
 
 
 def noise(points: int, processes: int, seed: int, spread: float = 0.004) -> Any:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tasks.analyse.compare import compare_builds
-from tasks.analyse.control import control, control_table
-from tasks.analyse.tables import RunTables, join
+from tilewatch.tasks.analyse.comparison.compare import compare_builds
+from tilewatch.tasks.analyse.comparison.control import control, control_table
+from tilewatch.tasks.analyse.tables import RunTables, join
 
 
 def with_control(make_run: Any, pairs: int, factor: float = 1.0, processes: int = 6, **run: Any) -> RunTables:

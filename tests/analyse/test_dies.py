@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tasks.analyse.compare import compare_builds
-from tasks.analyse.process_values import point_statistics, process_values
+from tilewatch.tasks.analyse.comparison.compare import compare_builds
+from tilewatch.tasks.analyse.statistics.process_values import point_statistics, process_values
 
 POINTS = 200
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from data_contracts import schema
-from tasks.analyse.explain import cliff_table
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.analyse.cliffs.explain import cliff_table
 
 AXIS = [96, 112, 127, 128, 129, 144, 160]
 

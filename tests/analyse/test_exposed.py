@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from data_contracts import schema
-from tasks.analyse.exposed import COMMUNICATION, exposed_times, saving_bound
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.analyse.savings.exposed import COMMUNICATION, exposed_times, saving_bound
 
 
 def kernels(make_table: Any, rows: list[tuple[str, int, int]], **more: Any) -> pa.Table:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from data_contracts import schema
-from tasks.analyse.gates import Gate, gate_table
-from tasks.analyse.tables import AnalysisError
 from tests.analyse import serving_case as case
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.analyse.gates.gates import Gate, gate_table
+from tilewatch.tasks.analyse.tables import AnalysisError
 
 TPOT: dict[str, Any] = {"metric": "tpot_ns", "statistic": "mean", "direction": "at_most"}
 OUTPUT: dict[str, Any] = {"metric": "output_token_per_s", "statistic": "total", "direction": "at_least"}

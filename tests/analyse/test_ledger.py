@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from data_contracts import schema
-from tasks.analyse.break_even import intervals, sentence
-from tasks.analyse.ledger import ledger_table
-from tasks.analyse.tables import RunTables, join
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.analyse.savings.break_even import intervals, sentence
+from tilewatch.tasks.analyse.savings.ledger import ledger_table
+from tilewatch.tasks.analyse.tables import RunTables, join
 
 AXIS = [1, 16, 64, 128]
 BF16 = [20_000.0, 21_000.0, 26_000.0, 40_000.0]

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.analyse.operating_points import Deployment, operating_points
-from tasks.analyse.tables import AnalysisError
-from tasks.plan.experiment import load_experiments
+from tilewatch.tasks.analyse.savings.operating_points import Deployment, operating_points
+from tilewatch.tasks.analyse.tables import AnalysisError
+from tilewatch.tasks.plan.experiment import load_experiments
 
 # 160 requests on 16 ranks, 7 tokens in a static verify step, top-6 of 256 experts, graphs as captured there.
 REFERENCE = Deployment(160, 16, 7, 256, 6, (1, 2, 4, 6, 8, 10))

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from data_contracts import schema
-from tasks.analyse.phases import outside_stages, phase_costs
-from tasks.read.origin import Origin
-from tasks.read.profiler_folder import read_profiler
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.analyse.savings.phases import outside_stages, phase_costs
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler.profiler_folder import read_profiler
 
 ORIGIN = Origin("c", "r", "b", "bi", "E", "nz", "measured", 0)
 

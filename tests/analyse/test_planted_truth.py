@@ -9,8 +9,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from tasks.analyse.compare import compare_builds
-from tasks.analyse.spread import between_lease_spread
+from tilewatch.tasks.analyse.comparison.compare import compare_builds
+from tilewatch.tasks.analyse.statistics.spread import between_lease_spread
 
 PROCESSES = 10
 POINTS = 1_000

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from data_contracts import schema
-from tasks.analyse.change_points import best_splits, change_points, split_p_values
-from tasks.analyse.fence import fence
-from tasks.analyse.limits import ChangePointLimits, SeriesLimits, TScanLimits
-from tasks.analyse.point_history import point_history
-from tasks.analyse.series import series_table
-from tasks.analyse.spread import between_lease_spread, history_spread, moderated
-from tasks.analyse.t_scan import t_changes, t_scores
-from tasks.analyse.tables import AnalysisError
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.analyse.series.change_points import best_splits, change_points, split_p_values
+from tilewatch.tasks.analyse.series.fence import fence
+from tilewatch.tasks.analyse.series.point_history import point_history
+from tilewatch.tasks.analyse.series.series import series_table
+from tilewatch.tasks.analyse.series.t_scan import t_changes, t_scores
+from tilewatch.tasks.analyse.statistics.limits import ChangePointLimits, SeriesLimits, TScanLimits
+from tilewatch.tasks.analyse.statistics.spread import between_lease_spread, history_spread, moderated
+from tilewatch.tasks.analyse.tables import AnalysisError
 
 
 def history(values: Any, environment: Any = "device a") -> pa.Table:

@@ -8,13 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from data_contracts import schema
-from tasks.analyse.launch_bootstrap import launch_test
-from tasks.analyse.limits import ServingLimits
-from tasks.analyse.serving import ServingRequest, compare_serving_arms, compare_serving_builds
-from tasks.analyse.serving_values import between_lease_history, launch_values
-from tasks.analyse.tables import AnalysisError
 from tests.analyse import serving_case as case
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.analyse.comparison.serving_compare import (
+    ServingRequest,
+    compare_serving_arms,
+    compare_serving_builds,
+)
+from tilewatch.tasks.analyse.comparison.serving_values import between_lease_history, launch_values
+from tilewatch.tasks.analyse.statistics.launch_bootstrap import launch_test
+from tilewatch.tasks.analyse.statistics.limits import ServingLimits
+from tilewatch.tasks.analyse.tables import AnalysisError
 
 LIMITS = ServingLimits(resamples=4000)
 REQUEST = ServingRequest("cpu", "cpu", LIMITS)

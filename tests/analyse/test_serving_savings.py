@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from data_contracts import from_rows, schema
-from tasks.analyse.ledger_saving import predicted_saving
-from tasks.analyse.limits import ServingLimits
-from tasks.analyse.serving import ServingRequest
-from tasks.analyse.serving_conclusions import CONCLUSIONS, serving_conclusions
 from tests.analyse import serving_case as case
+from tilewatch.data_contracts import from_rows, schema
+from tilewatch.tasks.analyse.comparison.serving_compare import ServingRequest
+from tilewatch.tasks.analyse.gates.serving_conclusions import CONCLUSIONS, serving_conclusions
+from tilewatch.tasks.analyse.savings.ledger_saving import predicted_saving
+from tilewatch.tasks.analyse.statistics.limits import ServingLimits
 
 MS = 1_000_000
 TPOT_MS = {"w8a8_nz": [8.00, 8.01, 7.99, 8.00, 8.00], "bf16": [10.00, 10.01, 9.99, 10.00, 10.00]}

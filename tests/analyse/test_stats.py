@@ -11,14 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tasks.analyse.process_values import point_statistics, process_values
-from tasks.analyse.stats import (
-    benjamini_hochberg,
-    needed_processes,
-    upper_spread,
-    welch,
-)
-from tasks.analyse.tables import AnalysisError
+from tilewatch.tasks.analyse.statistics.process_values import point_statistics, process_values
+from tilewatch.tasks.analyse.statistics.stats import benjamini_hochberg, needed_processes, upper_spread, welch
+from tilewatch.tasks.analyse.tables import AnalysisError
 
 
 def arrays(sides: Sequence[Sequence[Any]]) -> tuple[Any, Any, Any]:

@@ -16,8 +16,8 @@ import numpy as np
 from pyarrow import parquet
 from scipy import stats
 
-from tasks.analyse.compare import compare_builds
-from tasks.analyse.tables import RunTables
+from tilewatch.tasks.analyse.comparison.compare import compare_builds
+from tilewatch.tasks.analyse.tables import RunTables
 
 PROCESSES = 10
 LOOPED = 2_000

@@ -9,9 +9,9 @@ import time
 import numpy as np
 import pyarrow as pa
 
-from tasks.analyse.change_points import change_points
-from tasks.analyse.series import series_table
-from tasks.analyse.t_scan import t_changes
+from tilewatch.tasks.analyse.series.change_points import change_points
+from tilewatch.tasks.analyse.series.series import series_table
+from tilewatch.tasks.analyse.series.t_scan import t_changes
 
 LOOPED = 20
 

@@ -19,9 +19,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.read.origin import Origin
-from tasks.read.plog_process import MARKERS
-from tasks.read.plog_tiling import LogFile, PlogReader
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.plog.process import MARKERS
+from tilewatch.tasks.read.plog.reader import LogFile, PlogReader
 
 TILING_SHARE = 0.05
 LINES_OF_A_LAUNCH = 4

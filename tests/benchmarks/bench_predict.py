@@ -14,19 +14,19 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tasks.plan.experiment import load_experiments
-from tasks.predict.boundaries import intervals
-from tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, OperatorCall, QuantMatmulCall
-from tasks.predict.environment import Platform, cann_version, platform
-from tasks.predict.errors import OutOfScope
-from tasks.predict.experiments import curves
-from tasks.predict.predict import predict_axis
 from tests.predict import (
     oracle_block_search,
     oracle_dynamic_quant,
     oracle_grouped_matmul,
     oracle_sliding_window,
 )
+from tilewatch.tasks.plan.experiment import load_experiments
+from tilewatch.tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, OperatorCall, QuantMatmulCall
+from tilewatch.tasks.predict.environment import Platform, cann_version, platform
+from tilewatch.tasks.predict.errors import OutOfScope
+from tilewatch.tasks.predict.predict import predict_axis
+from tilewatch.tasks.predict.questions.boundaries import intervals
+from tilewatch.tasks.predict.questions.experiments import curves
 
 C910, A950 = platform("Ascend910_9391"), platform("Ascend950DT_9581")
 NEWEST = cann_version("9.2.0-beta")

@@ -46,19 +46,19 @@ print(json.dumps({{"rows": rows, "clock_s": took, "cpu_s": worked, "grown_mb": g
 OURS = """
 from pathlib import Path
 from data_contracts import schema
-from tasks.read import kernel_rows, kernel_categories, timeline
-from tasks.read.origin import Origin
+from tilewatch.tasks.read import kernel_rows, kernel_categories, timeline
+from tilewatch.tasks.read.origin import Origin
 schema("kernels"), schema("quarantine"), kernel_categories.category_rules()
 origin = Origin("c" * 32, "01JZZZZZZZZZZZZZZZZZZZZZZZ", "cann", "b" * 16, "quant_matmul", "nz", "measured")
 path = Path(path)
 """
 BARE = """
 from pathlib import Path
-from tasks.read.csv_parse import parse
-from tasks.read.csv_rows import ahead
-from tasks.read.kernel_rows import KERNELS
-from tasks.read.layout import match_header
-from tasks.read.lines import blocks
+from tilewatch.tasks.read.tabular.csv_parse import parse
+from tilewatch.tasks.read.tabular.csv_rows import ahead
+from tilewatch.tasks.read.profiler.kernel_rows import KERNELS
+from tilewatch.tasks.read.tabular.layout import match_header
+from tilewatch.tasks.read.tabular.lines import blocks
 source = blocks(Path(path))
 header = match_header(next(source).data, KERNELS)
 types = header.fast_types

@@ -22,8 +22,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tasks" / "measure" / "program")]
 import cpu_kernels  # noqa: E402
 import torch  # noqa: E402
 
-from tasks.measure.method import default_method, method_hash  # noqa: E402
-from tasks.measure.run import describe, measure_process  # noqa: E402
+from tilewatch.tasks.measure.method import default_method, method_hash  # noqa: E402
+from tilewatch.tasks.measure.run import describe, measure_process  # noqa: E402
 
 ROUNDS = 15
 ROWS = (1, 8, 64, 128)

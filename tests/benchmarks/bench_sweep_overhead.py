@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from infra.archive import open_archive
-from infra.settings import Settings
+from tilewatch.infra.archive import open_archive
+from tilewatch.infra.settings import Settings
 
 TILEWATCH = Path(sys.executable).parent / "tilewatch"
 

@@ -17,14 +17,14 @@ from typing import Any
 
 import httpx
 
-from infra.archive import Archive, open_archive
-from infra.objects import Endpoint
-from infra.pipeline.archive import claims
-from infra.prefect_settings import own_api, server
-from infra.services import seaweed
-from infra.services.device_agent import agent
-from infra.settings import Settings
 from tests.flows.conftest import Home
+from tilewatch.flows.agents.device_agent import agent
+from tilewatch.infra.archive import Archive, open_archive
+from tilewatch.infra.objects import Endpoint
+from tilewatch.infra.prefect_settings import own_api, server
+from tilewatch.infra.raw_zone import claims
+from tilewatch.infra.services import seaweed
+from tilewatch.infra.settings import Settings
 
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 

@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.requests import SweepRequest
-from flows.sweep import experiments, options
-from infra.agents.journal import Journal
-from infra.pipeline.archive import captures_of
-from infra.pipeline.parts import publish_document
-from infra.pipeline.prepare import plans, prepare
-from infra.prefect_settings import server
-from infra.services.device_agent import agent
-from infra.spool import RunFolder
 from tests.chaos.scene import FINAL, Site, overlaps, show, wait_for, working
 from tests.flows.conftest import Home
+from tilewatch.flows.agents.device_agent import agent
+from tilewatch.flows.agents.journal import Journal
+from tilewatch.flows.requests import SweepRequest
+from tilewatch.flows.steps.parts import publish_document
+from tilewatch.flows.steps.prepare import plans, prepare
+from tilewatch.flows.sweep import experiments, options
+from tilewatch.infra.prefect_settings import server
+from tilewatch.infra.raw_zone import captures_of
+from tilewatch.infra.spool import RunFolder
 
 pytestmark = pytest.mark.slow
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.objects import Endpoint, ObjectStore
-from tasks.measure.program import locks
 from tests.chaos.scene import Wire, lost_and_doubled, show, wait_for
 from tests.flows.conftest import Home
+from tilewatch.infra.objects import Endpoint, ObjectStore
+from tilewatch.tasks.measure.program import locks
 
 pytestmark = pytest.mark.slow
 
@@ -130,7 +130,7 @@ def test_a_full_disk_stops_a_run_with_one_sentence_and_room_lets_it_go_on(
 def test_the_lock_of_an_owner_that_was_killed_is_free_at_once(tmp_path: Path) -> None:
     lock = tmp_path / "device.lock"
     code = (
-        "import sys, time; from pathlib import Path; from tasks.measure.program import locks\n"
+        "import sys, time; from pathlib import Path; from tilewatch.tasks.measure.program import locks\n"
         "with locks.held(Path(sys.argv[1]), 'a sweep', lambda owner: None):\n"
         "    print('held', flush=True); time.sleep(600)"
     )

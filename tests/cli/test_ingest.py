@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from infra.archive import open_archive
-from infra.settings import Settings
 from tests.cli.test_errors import User
+from tilewatch.infra.archive import open_archive
+from tilewatch.infra.settings import Settings
 
 KERNELS = (
     "Step Id,Device_id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us),Block Dim,"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from infra.cli.predict import app
+from tilewatch.flows.cli.predict import app
 
 
 def run(*arguments: str) -> Result:

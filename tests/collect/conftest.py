@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.collect import write_manifest
+from tilewatch.tasks.collect import write_manifest
 
 
 @pytest.fixture

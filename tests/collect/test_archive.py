@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from infra.objects import ObjectStore
-from tasks.collect import CaptureError, archive_capture, list_captures, read_manifest
-from tasks.collect.archive import key_part
+from tilewatch.infra.objects import ObjectStore
+from tilewatch.tasks.collect import CaptureError, archive_capture, list_captures, read_manifest
+from tilewatch.tasks.collect.archive import key_part
 
 
 class _Dying:
@@ -127,7 +127,7 @@ def test_a_capture_that_does_not_say_what_it_is_goes_to_ingested(
     object_store: ObjectStore, tmp_path: Path
 ) -> None:
     (tmp_path / "found.csv").write_text("a\n")
-    from tasks.collect import write_manifest
+    from tilewatch.tasks.collect import write_manifest
 
     write_manifest(tmp_path)
     assert archive_capture(tmp_path, object_store).prefix.startswith("raw/ingested/unknown/")

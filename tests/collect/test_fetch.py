@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.objects import ObjectStore
-from tasks.collect import CaptureError, archive_capture, fetch_capture
+from tilewatch.infra.objects import ObjectStore
+from tilewatch.tasks.collect import CaptureError, archive_capture, fetch_capture
 
 
 def _files(folder: Path) -> dict[str, bytes]:

@@ -11,12 +11,12 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from infra.objects import ObjectStore
-from tasks.collect.archive import archive_capture
-from tasks.collect.ingest import Ingested, ingest_path
-from tasks.collect.manifest import CaptureError, read_manifest
-from tasks.collect.unpack import ArchiveError
-from tasks.read.ingested import ingested_origin, read_ingested
+from tilewatch.infra.objects import ObjectStore
+from tilewatch.tasks.collect.archive import archive_capture
+from tilewatch.tasks.collect.manifest import CaptureError, read_manifest
+from tilewatch.tasks.collect.unpack import ArchiveError
+from tilewatch.tasks.ingest.captures import Ingested, ingest_path
+from tilewatch.tasks.read.captures.ingested_capture import ingested_origin, read_ingested
 
 RANK = "msinsight-st-level2-cann83rc1/rank_0_ascend_pt"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.collect.recognise import Kind, recognise
+from tilewatch.tasks.ingest.recognise import Kind, recognise
 
 
 def kinds(given: Path) -> dict[str, tuple[Kind | None, str | None]]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.collect.unpack import ArchiveError, UnpackLimits, is_archive, unpack
+from tilewatch.tasks.collect.unpack import ArchiveError, UnpackLimits, is_archive, unpack
 
 Member = tuple[str, bytes]
 CONTENT = {"plog/plog-5_20261129145533000.log": b"a\n" * 1000, "deep/er/x.csv": b"1,2\n", "empty": b""}

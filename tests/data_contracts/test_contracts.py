@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-import data_contracts
-from data_contracts.contract import FOLDER, ContractError, load
+from tilewatch import data_contracts
+from tilewatch.data_contracts.contract import FOLDER, ContractError, load
 
 VERSIONS = Path(__file__).parent / "versions.json"
 TABLES = data_contracts.table_names()

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.services import seaweed
-from infra.settings import Settings
 from tests.flows.conftest import SMOKE, Home
+from tilewatch.infra.services import seaweed
+from tilewatch.infra.settings import Settings
 
 POINTS = "SELECT experiment, arm, point_id, status, present_processes FROM points ORDER BY ALL"
 CAPTURES = "SELECT experiment, arm, role, process_index, status FROM captures ORDER BY ALL"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from flows.requests import SweepRequest
-from flows.sweep import check
-from tasks.measure.environment import BuildEnvironmentError, parse_environment
-from tasks.measure.run import describe
-from tasks.plan.experiment import load_experiments
-from tasks.plan.plan import Request, make_plan
+from tilewatch.flows.requests import SweepRequest
+from tilewatch.flows.sweep import check
+from tilewatch.tasks.measure.environment import BuildEnvironmentError, parse_environment
+from tilewatch.tasks.measure.run import describe
+from tilewatch.tasks.plan.experiment import load_experiments
+from tilewatch.tasks.plan.plan import Request, make_plan
 
 pytestmark = pytest.mark.slow
 

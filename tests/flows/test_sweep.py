@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from infra.archive import open_archive
-from infra.settings import Settings
 from tests.flows.conftest import Home
+from tilewatch.infra.archive import open_archive
+from tilewatch.infra.settings import Settings
 
 
 def test_every_number_is_measured_on_this_cpu_and_every_point_is_there(archived: Home) -> None:
@@ -93,7 +93,7 @@ def test_the_run_is_on_the_prefect_server_with_its_artifacts(archived: Home, pre
 
 
 def test_a_label_stands_for_one_build(archived: Home) -> None:
-    from infra.pipeline.prepare import BuildLabelError, _refuse_taken_label
+    from tilewatch.flows.steps.prepare import BuildLabelError, _refuse_taken_label
 
     with open_archive(Settings(home=archived.path)) as archive:
         with pytest.raises(BuildLabelError, match="label base names build"):

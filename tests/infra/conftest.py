@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from data_contracts import from_rows, schema
-from infra.objects import Endpoint
-from infra.tables import TableStore
+from tilewatch.data_contracts import from_rows, schema
+from tilewatch.infra.objects import Endpoint
+from tilewatch.infra.tables import TableStore
 
 _EXAMPLES: list[tuple[Callable[[pa.DataType], bool], Any]] = [
     (pa.types.is_string, "x"),

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from infra import doctor, probes
-from infra.doctor import Finding, diagnose
-from infra.objects import Endpoint
-from infra.settings import Settings
+from tilewatch.infra import doctor, probes
+from tilewatch.infra.doctor import Finding, diagnose
+from tilewatch.infra.objects import Endpoint
+from tilewatch.infra.settings import Settings
 
 
 def _by_name(findings: list[Finding]) -> dict[str, Finding]:

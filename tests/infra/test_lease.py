@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.lease import leased
-from infra.settings import Settings
-from tasks.plan.run_document import RunDocument
+from tilewatch.infra.lease import leased
+from tilewatch.infra.settings import Settings
+from tilewatch.tasks.plan.run_document import RunDocument
 
 
 def lock_of(tmp_path: Path, agent: str, device_class: str, device: int | None = None) -> str:

@@ -17,7 +17,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pydantic import SecretStr
 
-from infra.errors import (
+from tilewatch.infra.errors import (
     BucketError,
     CredentialsError,
     ObjectExistsError,
@@ -25,15 +25,15 @@ from infra.errors import (
     StoreUnreachableError,
     TilewatchError,
 )
-from infra.objects import Endpoint, ObjectStore
-from infra.objects.endpoint import external
-from infra.settings import Settings
+from tilewatch.infra.objects import Endpoint, ObjectStore
+from tilewatch.infra.objects.endpoint import external
+from tilewatch.infra.settings import Settings
 
 RACER = """
 import json, sys
 from pydantic import SecretStr
-from infra.errors import ObjectExistsError
-from infra.objects import Endpoint, ObjectStore
+from tilewatch.infra.errors import ObjectExistsError
+from tilewatch.infra.objects import Endpoint, ObjectStore
 name, *keys = json.loads(sys.argv[1])
 url, bucket, access_key, secret_key = json.loads(sys.stdin.readline())
 store = ObjectStore(Endpoint(url, bucket, SecretStr(access_key), SecretStr(secret_key)))

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from infra.errors import ObjectExistsError, StoreUnreachableError
-from infra.objects import ObjectStore, multipart
-from infra.services import seaweed as server
-from infra.settings import Settings
+from tilewatch.infra.errors import ObjectExistsError, StoreUnreachableError
+from tilewatch.infra.objects import ObjectStore, multipart
+from tilewatch.infra.services import seaweed as server
+from tilewatch.infra.settings import Settings
 
 SIZE_BYTES = 3 * multipart.PART_BYTES + 12_345
 

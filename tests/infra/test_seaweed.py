@@ -17,24 +17,24 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import CredentialsError, NoSpaceError, ServiceError, StoreUnreachableError
-from infra.objects import ObjectStore
-from infra.objects import failures as object_failures
-from infra.services import ports, store
-from infra.services import seaweed as server
-from infra.settings import Settings
+from tilewatch.infra.errors import CredentialsError, NoSpaceError, ServiceError, StoreUnreachableError
+from tilewatch.infra.objects import ObjectStore
+from tilewatch.infra.objects import failures as object_failures
+from tilewatch.infra.services import ports, store
+from tilewatch.infra.services import seaweed as server
+from tilewatch.infra.settings import Settings
 
 USER = """
 import sys
 from pathlib import Path
-from infra.services import store
-from infra.settings import Settings
+from tilewatch.infra.services import store
+from tilewatch.infra.settings import Settings
 with store(Settings(home=Path(sys.argv[1]))) as endpoint:
     print(endpoint.url, flush=True)
     sys.stdin.read()
 """
 
-START = """from infra.services import seaweed
+START = """from tilewatch.infra.services import seaweed
 for endpoint in [seaweed.ensure_running(Settings(home=Path(sys.argv[1])))]:"""
 
 

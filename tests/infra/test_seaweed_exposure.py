@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from infra.errors import CredentialsError
-from infra.objects import Endpoint, ObjectStore
-from infra.services import ports, store
-from infra.services import seaweed as server
-from infra.services import seaweed_process as process
-from infra.services.seaweed_files import StoreFiles
-from infra.settings import Settings
+from tilewatch.infra.errors import CredentialsError
+from tilewatch.infra.objects import Endpoint, ObjectStore
+from tilewatch.infra.services import ports, store
+from tilewatch.infra.services import seaweed as server
+from tilewatch.infra.services import seaweed_process as process
+from tilewatch.infra.services.seaweed_files import StoreFiles
+from tilewatch.infra.settings import Settings
 
 
 @dataclass

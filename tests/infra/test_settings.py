@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import SettingsError
-from infra.settings import Settings, load_settings
+from tilewatch.infra.errors import SettingsError
+from tilewatch.infra.settings import Settings, load_settings
 
 
 @pytest.fixture(autouse=True)

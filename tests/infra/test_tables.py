@@ -18,13 +18,13 @@ import pytest
 from deltalake import DeltaTable
 from pydantic import SecretStr
 
-import infra
-from data_contracts import ContractError, contract, schema
-from infra.errors import BucketError, StoreUnreachableError, TableError
-from infra.objects import Endpoint
-from infra.services import store
-from infra.settings import load_settings
-from infra.tables import TableStore, delta
+import tilewatch
+from tilewatch.data_contracts import ContractError, contract, schema
+from tilewatch.infra.errors import BucketError, StoreUnreachableError, TableError
+from tilewatch.infra.objects import Endpoint
+from tilewatch.infra.services import store
+from tilewatch.infra.settings import load_settings
+from tilewatch.infra.tables import TableStore, delta
 
 Rows = Callable[..., pa.Table]
 ODD_LABEL = "8.2 RC1/β 'quoted' %2F"
@@ -281,10 +281,14 @@ def _contract_before(monkeypatch: pytest.MonkeyPatch, column: str) -> Iterator[N
     present = contract("kernels")
     older = replace(present, columns=tuple(c for c in present.columns if c.name != column))
     with monkeypatch.context() as patch:
-        for module in ("data_contracts.contract", "infra.tables.store", "infra.tables.delta"):
+        for module in (
+            "tilewatch.data_contracts.contract",
+            "tilewatch.infra.tables.store",
+            "tilewatch.infra.tables.delta",
+        ):
             # The package's function of that name hides its module from an ordinary import.
             patch.setattr(import_module(module), "contract", lambda _: older)
-        patch.setattr("infra.tables.store.schema", lambda _: older.schema)
+        patch.setattr("tilewatch.infra.tables.store.schema", lambda _: older.schema)
         yield
 
 
@@ -309,5 +313,5 @@ def test_load_reads_the_store_of_this_hosts_settings(
     monkeypatch.setenv("TILEWATCH_HOME", str(tmp_path))
     with store(load_settings()) as endpoint:
         TableStore(endpoint).write("kernels", _kernels(rows, "c1"))
-        assert len(infra.load("kernels", build="cpu", run_id="R1")) == 3
-        assert len(infra.load("kernels", build="other")) == 0
+        assert len(tilewatch.load("kernels", build="cpu", run_id="R1")) == 3
+        assert len(tilewatch.load("kernels", build="other")) == 0

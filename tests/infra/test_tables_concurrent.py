@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from infra.errors import TableError
-from infra.objects import Endpoint
-from infra.tables import TableStore, delta
+from tilewatch.infra.errors import TableError
+from tilewatch.infra.objects import Endpoint
+from tilewatch.infra.tables import TableStore, delta
 
 Rows = Callable[..., pa.Table]
 
@@ -25,8 +25,8 @@ import json, sys
 from pathlib import Path
 from pydantic import SecretStr
 from data_contracts import from_rows
-from infra.objects import Endpoint
-from infra.tables import TableStore
+from tilewatch.infra.objects import Endpoint
+from tilewatch.infra.tables import TableStore
 name, count, shared = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "shared"
 where = json.loads(sys.stdin.readline())
 if isinstance(where, list):

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from data_contracts import table_names
-from infra.errors import QueryError
-from infra.tables import TableStore
+from tilewatch.data_contracts import table_names
+from tilewatch.infra.errors import QueryError
+from tilewatch.infra.tables import TableStore
 
 Rows = Callable[..., pa.Table]
 

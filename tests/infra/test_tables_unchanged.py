@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from infra.tables import TableStore
+from tilewatch.infra.tables import TableStore
 
 Rows = Callable[..., pa.Table]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tasks.measure.method import default_method, method_hash
-from tasks.measure.run import PROGRAM, Description, describe
+from tilewatch.tasks.measure.method import default_method, method_hash
+from tilewatch.tasks.measure.run import PROGRAM, Description, describe
 
 Point = dict[str, Any]
 Plan = dict[str, Any]

@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tasks.measure.program import locks
-from tasks.measure.run import Progress, measure_process
+from tilewatch.tasks.measure.program import locks
+from tilewatch.tasks.measure.run import Progress, measure_process
 
 Make = Callable[..., dict[str, Any]]
 
 HOLDER = textwrap.dedent("""
     import sys
     from pathlib import Path
-    from tasks.measure.program import locks
+    from tilewatch.tasks.measure.program import locks
     for turn in range(int(sys.argv[3])):
         with locks.held(Path(sys.argv[1]), sys.argv[2], lambda owner: print("waiting", flush=True)):
             print("held", flush=True)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.measure.environment import (
+from tilewatch.tasks.measure.environment import (
     BuildEnvironment,
     BuildEnvironmentError,
     of_facts,
     parse_environment,
 )
-from tasks.measure.run import MeasureError
+from tilewatch.tasks.measure.run import MeasureError
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tasks.measure.run import PROGRAM, Outcome, Progress, measure_process
+from tilewatch.tasks.measure.run import PROGRAM, Outcome, Progress, measure_process
 
 Plan = dict[str, Any]
 Make = Callable[..., Plan]
@@ -121,7 +121,7 @@ def test_the_death_of_the_parent_kills_the_process(endless: Plan, tmp_path: Path
 PARENT = textwrap.dedent("""
     import json, sys
     from pathlib import Path
-    from tasks.measure.run import measure_process
+    from tilewatch.tasks.measure.run import measure_process
     measure_process(json.loads(sys.argv[1]), Path(sys.argv[2]), python=sys.executable, timeout_s=600,
                     on_progress=lambda progress: print("started", flush=True))
 """)

@@ -11,10 +11,17 @@ from typing import Any
 
 import pytest
 
-from tasks.collect.manifest import read_manifest, verify
-from tasks.measure.identity import build_id
-from tasks.measure.method import METHOD_VERSION
-from tasks.measure.run import Description, MeasureError, Progress, describe, measure_process, without_secrets
+from tilewatch.tasks.collect.manifest import read_manifest, verify
+from tilewatch.tasks.measure.method import METHOD_VERSION
+from tilewatch.tasks.measure.run import (
+    Description,
+    MeasureError,
+    Progress,
+    describe,
+    measure_process,
+    without_secrets,
+)
+from tilewatch.tasks.plan.build_id import build_id
 
 Make = Callable[..., dict[str, Any]]
 

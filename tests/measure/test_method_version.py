@@ -6,8 +6,8 @@ import hashlib
 import json
 from pathlib import Path
 
-from tasks.measure.method import METHOD_VERSION, default_method, method_hash
-from tasks.measure.run import PROGRAM
+from tilewatch.tasks.measure.method import METHOD_VERSION, default_method, method_hash
+from tilewatch.tasks.measure.run import PROGRAM
 
 DECISION = Path(__file__).with_name("method_version.json")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tasks.measure.run import PROGRAM, MeasureError, describe, measure_process
+from tilewatch.tasks.measure.run import PROGRAM, MeasureError, describe, measure_process
 
 Make = Callable[..., dict[str, Any]]
 FILES = sorted(PROGRAM.parent.glob("*.py"))

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tasks.measure.run import measure_process
-from tasks.read.capture import CaptureTables, read_capture
-from tasks.validate.run import validate_tables
+from tilewatch.tasks.measure.run import measure_process
+from tilewatch.tasks.read.captures.operator_capture import CaptureTables, read_capture
+from tilewatch.tasks.validate.run import validate_tables
 
 Make = Callable[..., dict[str, Any]]
 TABLES = ("captures", "samples", "kernels")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tasks.measure.run import measure_process
+from tilewatch.tasks.measure.run import measure_process
 
 Make = Callable[..., dict[str, Any]]
 AMOUNT = {

@@ -72,9 +72,9 @@ def _us(backend: Any, call: Any) -> float:
 
 def _kernels_are_seen(backend: Any, replay: Any, weight: Any) -> bool:
     """Print what the profiler says of replays; whether every one left each kernel once."""
+    from backends import Prepared
     from guard import Guard
     from npu_profile import LEAD_IN_CALLS, profile_points
-    from operations import Prepared
 
     def prepared(_point: Any) -> Any:
         return Prepared([replay], "npu::npu_quant_matmul", {}, weight, None)

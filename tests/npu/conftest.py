@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tasks.measure.method import default_method, method_hash
-from tasks.measure.run import Description, describe
+from tilewatch.tasks.measure.method import default_method, method_hash
+from tilewatch.tasks.measure.run import Description, describe
 
 SOFTWARE_NPU = Path(__file__).parent.parent / "software_npu"
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -12,8 +12,8 @@ import sys
 sys.path[:0] = sys.argv[1:3]
 DEVICE = sys.argv[3]
 
-from backends import backend_of  # type: ignore[import-not-found]  # noqa: E402
 from process import prepare_environment  # type: ignore[import-not-found]  # noqa: E402
+from registry import backend_of  # type: ignore[import-not-found]  # noqa: E402
 
 backend = backend_of(DEVICE)
 prepare_environment({}, 1, backend.variables("timing", None))

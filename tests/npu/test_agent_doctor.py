@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from infra.agents import doctor
-from infra.doctor import Finding
-from infra.settings import Settings
-from tasks.measure.program import locks
+from tilewatch.flows.agents import doctor
+from tilewatch.infra.doctor import Finding
+from tilewatch.infra.settings import Settings
+from tilewatch.tasks.measure.program import locks
 
 TILEWATCH = Path(sys.executable).parent / "tilewatch"
 TENANT = """#!/bin/sh

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from tasks.collect.manifest import CaptureError, write_manifest
-from tasks.measure.method import default_method, method_hash
-from tasks.measure.run import Description, measure_process
-from tasks.read.capture import CaptureTables, read_capture
+from tilewatch.tasks.collect.manifest import CaptureError, write_manifest
+from tilewatch.tasks.measure.method import default_method, method_hash
+from tilewatch.tasks.measure.run import Description, measure_process
+from tilewatch.tasks.read.captures.operator_capture import CaptureTables, read_capture
 
 Make = Callable[..., Any]
 BF16 = {"dtype_x": "bfloat16", "dtype_w": "bfloat16"}

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from tasks.measure.method import default_method, method_hash
-from tasks.measure.program import locks
-from tasks.measure.run import Outcome, Progress, measure_process
-from tasks.read.capture import read_capture
+from tilewatch.tasks.measure.method import default_method, method_hash
+from tilewatch.tasks.measure.program import locks
+from tilewatch.tasks.measure.run import Outcome, Progress, measure_process
+from tilewatch.tasks.read.captures.operator_capture import read_capture
 
 Make = Callable[..., Any]
 UNPROFILED = {"amount": {"profiled_calls": 0}}

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.archive import Archive, open_archive
-from infra.settings import Settings
-from tasks.plan.experiment import load_experiments
-from tasks.plan.plan import Plan, Request, make_plan
+from tilewatch.infra.archive import Archive, open_archive
+from tilewatch.infra.settings import Settings
+from tilewatch.tasks.plan.experiment import load_experiments
+from tilewatch.tasks.plan.plan import Plan, Request, make_plan
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tasks.measure.run import PROGRAM
 from tests.npu.conftest import Run
+from tilewatch.tasks.measure.run import PROGRAM
 
 SCRIPT = Path(__file__).with_name("server_on_npu.py")
 FOLDERS = (PROGRAM.parent, PROGRAM.parents[1] / "reference_server")

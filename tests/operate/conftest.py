@@ -18,14 +18,14 @@ import httpx
 import pytest
 import yaml
 
-from flows.requests import SweepRequest
-from flows.sweep import experiments, options
-from infra.objects import Endpoint
-from infra.pipeline.prepare import plans
-from infra.settings import Settings
-from tasks.simulate.builds import simulated_build
 from tests.flows.conftest import Home
 from tests.operate.team import Team, team
+from tilewatch.flows.requests import SweepRequest
+from tilewatch.flows.steps.prepare import plans
+from tilewatch.flows.sweep import experiments, options
+from tilewatch.infra.objects import Endpoint
+from tilewatch.infra.settings import Settings
+from tilewatch.tasks.simulate.builds import simulated_build
 
 ENOUGH = ("run", "A", "--preset", "smoke", "--arm", "standalone", "--processes", "5", "--seed", "7")
 HOST = os.uname().nodename

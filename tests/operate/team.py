@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.objects import Endpoint
-from infra.services.ports import free_ports
-from infra.services.short_server import healthy
 from tests.conftest import REPOSITORY
+from tilewatch.infra.objects import Endpoint
+from tilewatch.infra.services.ports import free_ports
+from tilewatch.infra.services.short_server import healthy
 
 UNITS = REPOSITORY / "infra" / "systemd"
 INSTALLED, HERE = "/srv/tilewatch/.venv/bin", str(Path(sys.executable).parent)

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from data_contracts import from_rows
-from infra.archive import Archive
-from infra.objects import Endpoint, ObjectStore
-from infra.pipeline.baselines import approvals, armed
-from infra.pipeline.names import NothingToCompareError
-from infra.tables import TableStore
+from tilewatch.data_contracts import from_rows
+from tilewatch.flows.steps.baselines import approvals, armed
+from tilewatch.flows.steps.run_names import NothingToCompareError
+from tilewatch.infra.archive import Archive
+from tilewatch.infra.objects import Endpoint, ObjectStore
+from tilewatch.infra.tables import TableStore
 
 ROW = {
     "experiment": "A", "arm": "standalone", "point_id": "0" * 16, "metric": "duration_ns", "build_id": "b",

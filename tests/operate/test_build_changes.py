@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from flows.requests import SweepRequest
-from flows.sweep import experiments, options
-from infra import spool
-from infra.archive import Archive
-from infra.lease import leased
-from infra.objects import ObjectStore
-from infra.pipeline.builds import BuildChangedError
-from infra.pipeline.measure import batches, measure_batch
-from infra.pipeline.prepare import prepare
-from infra.settings import Settings
-from infra.tables import TableStore
+from tilewatch.flows.requests import SweepRequest
+from tilewatch.flows.steps.measure import batches, measure_batch
+from tilewatch.flows.steps.prepare import prepare
+from tilewatch.flows.sweep import experiments, options
+from tilewatch.infra import spool
+from tilewatch.infra.archive import Archive
+from tilewatch.infra.builds import BuildChangedError
+from tilewatch.infra.lease import leased
+from tilewatch.infra.objects import ObjectStore
+from tilewatch.infra.settings import Settings
+from tilewatch.infra.tables import TableStore
 
 
 def test_a_run_whose_build_changes_midway_aborts_and_keeps_what_it_has(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.deployments.fleet import read_fleet
-from infra.deployments.recipes import recipes
-from infra.errors import SettingsError
+from tilewatch.flows.deployments.fleet import read_fleet
+from tilewatch.flows.deployments.recipes import recipes
+from tilewatch.infra.errors import SettingsError
 
 GOOD = """
 schema_version: 1

@@ -13,13 +13,13 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.agents.journal import ASKED, TAKEN, Journal
-from infra.agents.worker import taken_by
-from infra.deployments.automations import PATIENCE
-from infra.objects import Endpoint, ObjectStore
 from tests.flows.conftest import Home
 from tests.operate.conftest import DIES, NEW, OLD, QUEUE, Server, ended, started, wait_for
 from tests.operate.team import Team
+from tilewatch.flows.agents.journal import ASKED, TAKEN, Journal
+from tilewatch.flows.agents.worker import taken_by
+from tilewatch.flows.deployments.automations import PATIENCE
+from tilewatch.infra.objects import Endpoint, ObjectStore
 
 PARTS = {"run_id": "none", "blocks": ["A-0"], "queue": DIES[2]}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

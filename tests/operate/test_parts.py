@@ -11,22 +11,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from flows.requests import SweepRequest
-from flows.sweep import experiments, options
-from infra import spool
-from infra.archive import Archive
-from infra.lease import leased
-from infra.objects import ObjectStore
-from infra.pipeline.archive import archive_run, captures_of, claims
-from infra.pipeline.builds import BuildChangedError
-from infra.pipeline.measure import batches, measure_batch
-from infra.pipeline.parts import blocks, dealt, measure_part, publish_document, unclaimed
-from infra.pipeline.prepare import prepare
-from infra.settings import Settings
-from infra.spool import RunFolder
-from infra.tables import TableStore
-from tasks.collect.fetch import fetch_capture
-from tasks.derive import derive
+from tilewatch.flows.requests import SweepRequest
+from tilewatch.flows.steps.measure import batches, measure_batch
+from tilewatch.flows.steps.parts import blocks, dealt, measure_part, publish_document, unclaimed
+from tilewatch.flows.steps.prepare import prepare
+from tilewatch.flows.sweep import experiments, options
+from tilewatch.infra import spool
+from tilewatch.infra.archive import Archive
+from tilewatch.infra.builds import BuildChangedError
+from tilewatch.infra.lease import leased
+from tilewatch.infra.objects import ObjectStore
+from tilewatch.infra.raw_zone import archive_run, captures_of, claims
+from tilewatch.infra.settings import Settings
+from tilewatch.infra.spool import RunFolder
+from tilewatch.infra.tables import TableStore
+from tilewatch.tasks.collect.fetch import fetch_capture
+from tilewatch.tasks.derive.operators import derive
 
 OLD, NEW = "sim-cann8.5.0", "sim-cann9.0.0"
 VALUES = ("arm", "role", "process_index", "point_id", "sample", "duration_ns")

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from infra.archive import Archive
-from infra.objects import Endpoint, ObjectStore
-from infra.pipeline.retention import DAY_S, judged, let_go
-from infra.tables import TableStore
 from tests.infra.conftest import rows_of
+from tilewatch.flows.steps.retention import DAY_S, judged, let_go
+from tilewatch.infra.archive import Archive
+from tilewatch.infra.objects import Endpoint, ObjectStore
+from tilewatch.infra.tables import TableStore
 
 NOW_S = time.time()
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.services.short_server import healthy
 from tests.flows.conftest import Home
+from tilewatch.infra.services.short_server import healthy
 
 
 def servers_of(home: Path) -> dict[int, str]:
@@ -21,7 +21,7 @@ def servers_of(home: Path) -> dict[int, str]:
         try:
             words = (process / "cmdline").read_bytes().decode().split("\0")
             if (
-                "infra.services.short_server" in words
+                "tilewatch.infra.services.short_server" in words
                 and str(home).encode() in (process / "environ").read_bytes()
             ):
                 found[int(process.name)] = f"http://127.0.0.1:{words[-2]}/api"

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from infra import spool
-from infra.archive import Archive
-from infra.lease import leased
-from infra.pipeline.archive import archive_run, document_key
-from infra.pipeline.measure import batches, measure_batch
-from infra.pipeline.parts import PARTS, blocks, measure_part, publish_document
-from infra.pipeline.retention import DAY_S
-from infra.pipeline.spooled import Spooled, clear, clear_leftovers, spooled
-from infra.settings import Settings
-from infra.spool import RunFolder
 from tests.operate.test_parts import OLD, archive, settings, started
+from tilewatch.flows.steps.measure import batches, measure_batch
+from tilewatch.flows.steps.parts import PARTS, blocks, measure_part, publish_document
+from tilewatch.flows.steps.retention import DAY_S
+from tilewatch.flows.steps.spool_retention import Spooled, clear, clear_leftovers, spooled
+from tilewatch.infra import spool
+from tilewatch.infra.archive import Archive
+from tilewatch.infra.lease import leased
+from tilewatch.infra.raw_zone import archive_run, document_key
+from tilewatch.infra.settings import Settings
+from tilewatch.infra.spool import RunFolder
 
 __all__ = ["archive", "settings"]
 

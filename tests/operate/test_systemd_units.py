@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.prefect_settings import ALWAYS
-from infra.settings import PREFIX, Settings
 from tests.operate.team import HERE, INSTALLED, UNITS, settings_of
+from tilewatch.infra.prefect_settings import ALWAYS
+from tilewatch.infra.settings import PREFIX, Settings
 
 
 def test_the_server_of_a_team_has_every_mandatory_setting_and_stays_on_loopback() -> None:

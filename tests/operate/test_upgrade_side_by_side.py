@@ -9,14 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from flows.cann_upgrade import in_one_lease
-from flows.confirmation import Measured
-from infra.objects import ObjectStore
-from infra.pipeline.builds import PresentBuild
-from infra.pipeline.report import SweepReport
-from infra.tables import TableStore
 from tests.flows.conftest import Home, home
 from tests.infra.conftest import rows_of
+from tilewatch.flows.cann_upgrade import in_one_lease
+from tilewatch.flows.confirmation import Measured
+from tilewatch.flows.steps.report import SweepReport
+from tilewatch.infra.builds import PresentBuild
+from tilewatch.infra.objects import ObjectStore
+from tilewatch.infra.tables import TableStore
 
 __all__ = ["home"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.plan.experiment import ExperimentError, load_experiment, load_experiments
+from tilewatch.tasks.plan.experiment import ExperimentError, load_experiment, load_experiments
 
 EXPERIMENTS = Path(__file__).parents[2] / "flows" / "experiments"
 

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tasks.plan.experiment import Experiment, ExperimentError, load_experiment, load_experiments
-from tasks.plan.group_list import group_list
-from tasks.plan.order import abba, control_points
-from tasks.plan.plan import Plan, PlanError, Request, make_plan
-from tasks.plan.points import axis_values
-from tasks.plan.run_document import RunDocument, RunDocumentError, read_run_document
-from tasks.predict.environment import cann_version, platform
-from tasks.predict.experiments import refinement
+from tilewatch.tasks.plan.experiment import Experiment, ExperimentError, load_experiment, load_experiments
+from tilewatch.tasks.plan.group_list import group_list
+from tilewatch.tasks.plan.order import abba, control_points
+from tilewatch.tasks.plan.plan import Plan, PlanError, Request, make_plan
+from tilewatch.tasks.plan.points import axis_values
+from tilewatch.tasks.plan.run_document import RunDocument, RunDocumentError, read_run_document
+from tilewatch.tasks.predict.environment import cann_version, platform
+from tilewatch.tasks.predict.questions.experiments import refinement
 
 EXPERIMENTS = load_experiments(Path(__file__).parents[2] / "flows" / "experiments")
 QUICK = Request(preset="quick", agent="cpu", seed=7)

@@ -7,11 +7,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from tasks.predict.boundaries import axis_values, intervals, refine_axis
-from tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, OperatorCall, QuantMatmulCall
-from tasks.predict.environment import cann_version, platform
-from tasks.predict.predict import predict_axis
-from tasks.predict.records import Decisions
+from tilewatch.tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, OperatorCall, QuantMatmulCall
+from tilewatch.tasks.predict.environment import cann_version, platform
+from tilewatch.tasks.predict.predict import predict_axis
+from tilewatch.tasks.predict.questions.boundaries import axis_values, intervals, refine_axis
+from tilewatch.tasks.predict.records import Decisions
 
 C910 = platform("Ascend910_9391")
 A950 = platform("Ascend950DT_9581")

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.predict.calls import ND, DynamicQuantCall, GroupedMatmulCall, OperatorCall, QuantMatmulCall
-from tasks.predict.environment import cann_version, cann_version_names, platform, platform_names
-from tasks.predict.errors import OutOfScope, PredictError
-from tasks.predict.predict import predict
+from tilewatch.tasks.predict.calls import (
+    ND,
+    DynamicQuantCall,
+    GroupedMatmulCall,
+    OperatorCall,
+    QuantMatmulCall,
+)
+from tilewatch.tasks.predict.environment import cann_version, cann_version_names, platform, platform_names
+from tilewatch.tasks.predict.errors import OutOfScope, PredictError
+from tilewatch.tasks.predict.predict import predict
 
 C910 = platform("Ascend910_9391")
 CANN = cann_version("9.1.0")

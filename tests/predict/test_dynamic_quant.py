@@ -8,11 +8,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from tasks.predict.calls import DynamicQuantCall
-from tasks.predict.environment import cann_version, platform
-from tasks.predict.errors import OutOfScope
-from tasks.predict.predict import predict, predict_axis
 from tests.predict import oracle_dynamic_quant as oracle
+from tilewatch.tasks.predict.calls import DynamicQuantCall
+from tilewatch.tasks.predict.environment import cann_version, platform
+from tilewatch.tasks.predict.errors import OutOfScope
+from tilewatch.tasks.predict.predict import predict, predict_axis
 
 C910 = platform("Ascend910_9391")
 A950 = platform("Ascend950DT_9581")

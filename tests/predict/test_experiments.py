@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.plan.experiment import Experiment, load_experiments
-from tasks.predict.boundaries import refine_axis
-from tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, QuantMatmulCall
-from tasks.predict.environment import cann_version, platform
-from tasks.predict.experiments import curves, refinement
+from tilewatch.tasks.plan.experiment import Experiment, load_experiments
+from tilewatch.tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, QuantMatmulCall
+from tilewatch.tasks.predict.environment import cann_version, platform
+from tilewatch.tasks.predict.questions.boundaries import refine_axis
+from tilewatch.tasks.predict.questions.experiments import curves, refinement
 
 C910 = platform("Ascend910_9391")
 CANN = cann_version("9.1.0")

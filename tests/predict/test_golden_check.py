@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.predict.errors import PredictError
-from tasks.predict.golden_check import check_file
+from tilewatch.tasks.predict.errors import PredictError
+from tilewatch.tasks.predict.golden.check import check_file
 
 SEGMENTS = (
     "op,soc,cann,vector_cores,K,M_from,M_to,block_dim,tiling_key\n"

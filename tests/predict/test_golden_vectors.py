@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.predict.golden_check import FileResult, check_file
-from tasks.predict.golden_report import report_rows
+from tilewatch.tasks.predict.golden.check import FileResult, check_file
+from tilewatch.tasks.predict.golden.report import report_rows
 
 PRODUCED = (
     "golden_dq_910_93.csv.gz", "golden_dq_arch35.csv.gz", "golden_qbmm_910_93.csv.gz",

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from tasks.predict.calls import ND, NZ, FinalizeRoutingCall, GroupedMatmulCall, SwigluQuantCall
-from tasks.predict.environment import cann_version, platform
-from tasks.predict.errors import PredictError
-from tasks.predict.predict import predict
 from tests.predict import oracle_grouped_matmul as oracle
+from tilewatch.tasks.predict.calls import ND, NZ, FinalizeRoutingCall, GroupedMatmulCall, SwigluQuantCall
+from tilewatch.tasks.predict.environment import cann_version, platform
+from tilewatch.tasks.predict.errors import PredictError
+from tilewatch.tasks.predict.predict import predict
 
 C910 = platform("Ascend910_9391")
 CANN = cann_version("9.1.0")

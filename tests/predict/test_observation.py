@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from data_contracts import conform, from_rows
-from tasks.predict.environment import cann_version, platform
-from tasks.predict.for_points import point_predictions
-from tasks.predict.observation import compare
+from tilewatch.data_contracts import conform, from_rows
+from tilewatch.tasks.predict.environment import cann_version, platform
+from tilewatch.tasks.predict.questions.for_points import point_predictions
+from tilewatch.tasks.predict.questions.observation import compare
 
 C910 = platform("Ascend910_9391")
 CANN = cann_version("9.1.0")

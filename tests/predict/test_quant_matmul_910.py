@@ -8,13 +8,13 @@ from random import Random
 import numpy as np
 import pytest
 
-from tasks.predict.calls import ND, NZ, QuantMatmulCall
-from tasks.predict.environment import cann_version, platform
-from tasks.predict.predict import predict, predict_axis
-from tasks.predict.quant_matmul_dav_2201_problem import Problem, Result
-from tasks.predict.quant_matmul_dav_2201_search import search
 from tests.predict import oracle_block_search as oracle
 from tests.predict import oracle_small_m
+from tilewatch.tasks.predict.calls import ND, NZ, QuantMatmulCall
+from tilewatch.tasks.predict.environment import cann_version, platform
+from tilewatch.tasks.predict.predict import predict, predict_axis
+from tilewatch.tasks.predict.quant_matmul.dav_2201.problem import Problem, Result
+from tilewatch.tasks.predict.quant_matmul.dav_2201.search import search
 
 C910 = platform("Ascend910_9391")
 CANN = cann_version("9.1.0")

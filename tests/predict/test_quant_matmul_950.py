@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from tasks.predict.calls import ND, NZ, QuantMatmulCall
-from tasks.predict.environment import cann_version, platform
-from tasks.predict.errors import PredictError
-from tasks.predict.predict import predict
 from tests.predict.oracle_sliding_window import Call, tiling
+from tilewatch.tasks.predict.calls import ND, NZ, QuantMatmulCall
+from tilewatch.tasks.predict.environment import cann_version, platform
+from tilewatch.tasks.predict.errors import PredictError
+from tilewatch.tasks.predict.predict import predict
 
 A950 = platform("Ascend950DT_9581")
 BIAS_BYTES = {None: 0, "bfloat16": 2, "float32": 4, "int32": 4}

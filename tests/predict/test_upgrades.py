@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, QuantMatmulCall
-from tasks.predict.environment import cann_version, platform
-from tasks.predict.errors import OutOfScope
-from tasks.predict.experiments import Curve
-from tasks.predict.upgrades import changes, upgrade_changes, worst_first
+from tilewatch.tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, QuantMatmulCall
+from tilewatch.tasks.predict.environment import cann_version, platform
+from tilewatch.tasks.predict.errors import OutOfScope
+from tilewatch.tasks.predict.questions.experiments import Curve
+from tilewatch.tasks.predict.questions.upgrades import changes, upgrade_changes, worst_first
 
 C910 = platform("Ascend910_9391")
 V8, V90, V91 = (cann_version(name) for name in ("8.5.0", "9.0.0", "9.1.0"))

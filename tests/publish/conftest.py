@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from data_contracts import contract, from_rows
+from tilewatch.data_contracts import contract, from_rows
 
 Row = dict[str, Any]
 M = tuple(2**power for power in range(8))

@@ -6,12 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from data_contracts import from_rows
-from tasks.analyse.limits import ServingLimits
-from tasks.analyse.serving import ServingRequest
-from tasks.analyse.serving_conclusions import serving_conclusions
-from tasks.publish.serving_content import ServingContent
 from tests.analyse import serving_case as case
+from tilewatch.data_contracts import from_rows
+from tilewatch.tasks.analyse.comparison.serving_compare import ServingRequest
+from tilewatch.tasks.analyse.gates.serving_conclusions import serving_conclusions
+from tilewatch.tasks.analyse.statistics.limits import ServingLimits
+from tilewatch.tasks.publish.serving_report.content import ServingContent
 
 ARMS = ("w8a8_nz", "w8a8_nd", "bf16")
 TPOT_MS = {"w8a8_nz": [12.00, 12.02, 11.98, 12.01, 11.99], "w8a8_nd": [12.0, 12.1, 11.9, 12.05, 11.95],

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from tasks.publish.address import PublishError, identity_of, latest_version, publish_comparison
+from tilewatch.tasks.publish.address import PublishError, identity_of, latest_version, publish_comparison
 
 FOLDER = "comparisons/cann-8.2/cann-8.3"
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.publish.content import ReportContent
-from tasks.publish.report import render_report
-from tasks.publish.serving_report import serving_report
-from tasks.validate.page import render_page
 from tests.publish.serving_page import content
+from tilewatch.tasks.publish.run_report.content import ReportContent
+from tilewatch.tasks.publish.run_report.report import render_report
+from tilewatch.tasks.publish.serving_report.report import serving_report
+from tilewatch.tasks.validate.page import render_page
 
 pytestmark = pytest.mark.browser
 

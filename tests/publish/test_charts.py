@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from tasks.publish.bands import Band, bands, belongs
-from tasks.publish.break_even import break_even_chart, stretches
-from tasks.publish.charts import curve_chart, duration_ticks, tick_values
+from tilewatch.tasks.publish.run_report.bands import Band, bands, belongs
+from tilewatch.tasks.publish.run_report.break_even import break_even_chart, stretches
+from tilewatch.tasks.publish.run_report.charts import curve_chart, duration_ticks, tick_values
 
 
 def point(axis_value, value_ns=1000.0, arm="nz", **changes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.publish.display import count, digits, duration, experiment_name, ratio, round_duration
+from tilewatch.tasks.publish.display import count, digits, duration, experiment_name, ratio, round_duration
 
 
 @pytest.mark.parametrize(

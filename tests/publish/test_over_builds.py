@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tasks.publish.content import ReportContent
-from tasks.publish.layer import layer_tables
-from tasks.publish.over_builds import over_builds
-from tasks.publish.report import render_report
 from tests.publish.conftest import Sweep, table
+from tilewatch.tasks.publish.run_report.content import ReportContent
+from tilewatch.tasks.publish.run_report.layer import layer_tables
+from tilewatch.tasks.publish.run_report.over_builds import over_builds
+from tilewatch.tasks.publish.run_report.report import render_report
 
 BUILDS = ("cann-a", "cann-b", "cann-c", "cann-d")
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from plotly.offline import get_plotlyjs
 
-from data_contracts import from_rows
-from tasks.analyse.tables import AnalysisError
-from tasks.publish.content import ReportContent
-from tasks.publish.refinement import refinement_commands
-from tasks.publish.report import render_report
+from tilewatch.data_contracts import from_rows
+from tilewatch.tasks.analyse.tables import AnalysisError
+from tilewatch.tasks.publish.run_report.content import ReportContent
+from tilewatch.tasks.publish.run_report.refinement import refinement_commands
+from tilewatch.tasks.publish.run_report.report import render_report
 
 
 def page(content: ReportContent) -> str:

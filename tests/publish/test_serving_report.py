@@ -7,11 +7,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tasks.publish.serving_charts import ORDER
-from tasks.publish.serving_report import serving_report
-from tasks.publish.serving_words import banners, verdict_sentence
-from tasks.read.kernel_categories import category_rules
 from tests.publish.serving_page import content
+from tilewatch.tasks.publish.serving_report.charts import ORDER
+from tilewatch.tasks.publish.serving_report.report import serving_report
+from tilewatch.tasks.publish.serving_report.words import banners, verdict_sentence
+from tilewatch.tasks.read.kernels.kernel_categories import category_rules
 
 
 @pytest.fixture(scope="module")

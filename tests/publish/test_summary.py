@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow.compute as pc
 import pytest
 
-from tasks.publish.curves import curve_points
-from tasks.publish.summary import comparison_summary, sweep_sentence, sweep_summary, worst_first
+from tilewatch.tasks.publish.run_report.curves import curve_points
+from tilewatch.tasks.publish.summary import comparison_summary, sweep_sentence, sweep_summary, worst_first
 
 TIMED = ("runs", "captures", "points", "samples")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tasks.read.origin import Origin
+from tilewatch.tasks.read.origin import Origin
 
 
 @pytest.fixture(scope="session")

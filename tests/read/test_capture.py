@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from data_contracts import schema
-from tasks.collect.manifest import CaptureError, write_manifest
-from tasks.read.capture import OBSERVED, read_capture
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.collect.manifest import CaptureError, write_manifest
+from tilewatch.tasks.read.captures.operator_capture import OBSERVED, read_capture
 
 A, B = "a" * 16, "b" * 16
 CAPTURE: dict[str, Any] = {

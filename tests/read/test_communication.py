@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tasks.read import communication
-from tasks.read.origin import Origin
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler import communication
 
 CANN83 = "samples/profiler/msinsight-st-level2-cann83rc1/rank_0_ascend_pt/ASCEND_PROFILER_OUTPUT"
 

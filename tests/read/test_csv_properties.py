@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.read import kernel_details, lines
-from tasks.read.origin import Origin
-from tasks.read.result import ReadResult
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler import kernel_details
+from tilewatch.tasks.read.result import ReadResult
+from tilewatch.tasks.read.tabular import lines
 
 COLUMNS = {
     "Step Id": "13",

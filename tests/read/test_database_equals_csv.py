@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tasks.read.origin import Origin
-from tasks.read.profiler_folder import CHECKS, read_profiler
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler.profiler_folder import CHECKS, read_profiler
 
 CSV = (
     "samples/profiler/msinsight-st-level2-cann83rc1/rank_0_ascend_pt/ASCEND_PROFILER_OUTPUT/"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tasks.read.device_kernels import Proof, read_device_kernels
-from tasks.read.origin import Origin
+from tilewatch.tasks.read.captures.device_kernels import Proof, read_device_kernels
+from tilewatch.tasks.read.origin import Origin
 
 ORIGIN = Origin("c" * 32, "run", "build", "b" * 16, "C", "nz", "simulated", 0)
 HEADER = (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.measure.identity import build_id
-from tasks.read.environment import Environment, read_environment
+from tilewatch.tasks.plan.build_id import build_id
+from tilewatch.tasks.read.host.build_identity import Environment, read_environment
 
 COMPONENTS = {
     "install_info_7.0.RC1.txt": {

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.read.aiv_aic import aiv_aic_ratio
-from tasks.read.kernel_categories import categories, category_rules, other_share
+from tilewatch.tasks.read.kernels.aiv_aic import aiv_aic_ratio
+from tilewatch.tasks.read.kernels.kernel_categories import categories, category_rules, other_share
 
 
 def one(op_type: str | None, name: str = "x", k: int = -1, n: int = -1) -> str:

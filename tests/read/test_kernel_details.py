@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from data_contracts import schema
-from tasks.read import kernel_details, op_summary
-from tasks.read.origin import Origin
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler import kernel_details, op_summary
 
 CANN83 = "samples/profiler/msinsight-st-level2-cann83rc1/rank_0_ascend_pt/ASCEND_PROFILER_OUTPUT"
 SHAPES = '"""8,4096;1024,4096"""'

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tasks.read.log_loss import LossCounter, file_time_loss
-from tasks.read.loss_checks import loss_checks
+from tilewatch.tasks.read.plog.log_loss import LossCounter, file_time_loss
+from tilewatch.tasks.read.plog.loss_checks import loss_checks
 
 
 def test_missing_sequence_numbers_are_counted_in_any_order_and_once() -> None:

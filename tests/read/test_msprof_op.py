@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.read import msprof_op
-from tasks.read.origin import Origin
-from tasks.read.profiler_folder import read_profiler
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler import msprof_op
+from tilewatch.tasks.read.profiler.profiler_folder import read_profiler
 
 BASIC = (
     "Op Name,Op Type,Task Duration(us),Block Dim,Mix Block Dim,Device Id,Pid,Current Freq,Rated Freq,\n"

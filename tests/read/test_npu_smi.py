@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.read.npu_smi import DeviceState, read_npu_smi
+from tilewatch.tasks.read.host.npu_smi import DeviceState, read_npu_smi
 
 FILES = (
     "22.0.0_310P", "23.0.5", "23.0.rc3_tool_vs_driver", "24.1.rc1", "25.3.rc1_A3", "25.5.0_910B2",

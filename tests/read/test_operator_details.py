@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.read import csv_records, operator_details
-from tasks.read.origin import Origin
-from tasks.read.result import ReadResult
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler import operator_details
+from tilewatch.tasks.read.result import ReadResult
+from tilewatch.tasks.read.tabular import csv_records
 
 HEADER = (
     "Name,Input Shapes,Call Stack,Host Self Duration(us),Host Total Duration(us),Device Self Duration(us),"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.read.kernel_name import read_kernel_name, read_op_name
-from tasks.read.plog_lines import header_census, parse_line
+from tilewatch.tasks.read.kernels.kernel_name import read_kernel_name, read_op_name
+from tilewatch.tasks.read.plog.lines import header_census, parse_line
 
 TIME = "2026-06-26-09:17:50.779.356"
 

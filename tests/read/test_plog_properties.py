@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.read.origin import Origin
-from tasks.read.plog_tiling import LogFile, PlogReader, read_plog
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.plog.reader import LogFile, PlogReader, read_plog
 
 ORIGIN = Origin("0" * 32, "run", "build", "id", "ingested", "ingested", "measured")
 PREFIX = "[DEBUG] OP(5,python3):2026-11-29-14:55:33.230"

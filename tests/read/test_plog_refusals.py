@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.read.origin import Origin
-from tasks.read.plog_tiling import LogFile, read_plog
-from tasks.read.result import ReadResult
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.plog.reader import LogFile, read_plog
+from tilewatch.tasks.read.result import ReadResult
 
 LINE = (
     b"[DEBUG] OP(5,p):2026-11-29-14:55:33.230.000 [op.h:25][NNOP][F][7] OpName:[aclnnX_1_XAiCore] "

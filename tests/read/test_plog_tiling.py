@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tasks.read.origin import Origin
-from tasks.read.plog_tiling import LogFile, read_plog
-from tasks.read.result import ReadResult
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.plog.reader import LogFile, read_plog
+from tilewatch.tasks.read.result import ReadResult
 
 Read = Callable[[], ReadResult]
 HASH = "00112233445566778899aabbccddeeff"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.read import analysis_db, kernel_details, profiler_db
-from tasks.read.origin import Origin
-from tasks.read.self_checks import databases_equal_files
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler import analysis_db, kernel_details, profiler_db
+from tilewatch.tasks.read.profiler.self_checks import databases_equal_files
 
 DB = "samples/profiler/msinsight-pytorch-db"
 MakeDatabase = Callable[..., None]

@@ -12,10 +12,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from data_contracts import schema
-from tasks.read import kernel_details
-from tasks.read.origin import Origin
-from tasks.read.profiler_folder import CHECKS, read_profiler
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler import kernel_details
+from tilewatch.tasks.read.profiler.profiler_folder import CHECKS, read_profiler
 
 TEXT = "samples/profiler/msinsight-pytorch-text"
 CANN83 = "samples/profiler/msinsight-st-level2-cann83rc1/rank_0_ascend_pt"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.read import profiler_info
-from tasks.read.origin import Origin
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler import profiler_info
 
 SAMPLES = "samples/profiler"
 

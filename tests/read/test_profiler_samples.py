@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from data_contracts import schema, table_names
-from tasks.read.origin import Origin
-from tasks.read.profiler_files import kind_of
-from tasks.read.profiler_folder import CHECKS, read_profiler
-from tasks.read.result import ReadResult
+from tilewatch.data_contracts import schema, table_names
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler.profiler_files import kind_of
+from tilewatch.tasks.read.profiler.profiler_folder import CHECKS, read_profiler
+from tilewatch.tasks.read.result import ReadResult
 
 EXPECTED = Path(__file__).with_name("profiler_samples.tsv")
 COLUMNS = ("file", "kind", "rows", "quarantined", "self_check", "reason")

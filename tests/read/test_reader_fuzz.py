@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data_contracts import schema
-from tasks.read.launch_results import STATISTICS
-from tasks.read.origin import Origin
-from tasks.read.profiler_files import KINDS, Reader
-from tasks.read.result import ReadResult
-from tasks.read.serving_bench import read as read_serving
-from tasks.read.torch_trace import Calls, read_torch_trace
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.read.captures.server_results import STATISTICS
+from tilewatch.tasks.read.captures.serving_bench import read as read_serving
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler.profiler_files import KINDS, Reader
+from tilewatch.tasks.read.profiler.torch_trace import Calls, read_torch_trace
+from tilewatch.tasks.read.result import ReadResult
 
 KERNEL = (
     b"Step Id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Block Num,Mix Block Num,Input Shapes,"

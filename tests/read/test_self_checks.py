@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_contracts import from_rows, schema
-from tasks.read.launch_links import with_launches
-from tasks.read.origin import Origin
-from tasks.read.self_checks import (
+from tilewatch.data_contracts import from_rows, schema
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler.launch_links import with_launches
+from tilewatch.tasks.read.profiler.self_checks import (
     check_rows,
     databases_equal_files,
     statistic_equals_kernels,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from data_contracts import schema
-from tasks.read import serving_bench
-from tasks.read.origin import Origin
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.read.captures import serving_bench
+from tilewatch.tasks.read.origin import Origin
 
 
 def test_a_real_result_gives_every_number_by_name(shared: Path, origin: Origin) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from data_contracts import schema
-from tasks.read import stage_profile
-from tasks.read.origin import Origin
-from tasks.read.stages import read_stages
-from tasks.read.step_marks import step_rows, timeline_steps, with_steps
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.read.captures.server_stages import read_stages
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler import stage_profile
+from tilewatch.tasks.read.profiler.step_marks import step_rows, timeline_steps, with_steps
 
 BASE_NS = 1_790_000_000_000_000_000
 

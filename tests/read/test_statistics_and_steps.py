@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.read import api_statistic, op_statistic, step_trace, task_time
-from tasks.read.origin import Origin
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler import api_statistic, op_statistic, step_trace, task_time
 
 CANN83 = "samples/profiler/msinsight-st-level2-cann83rc1/rank_0_ascend_pt/ASCEND_PROFILER_OUTPUT"
 LEVEL1 = "samples/profiler/msinsight-pytorch-text/level1/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT"

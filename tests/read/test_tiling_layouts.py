@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tasks.read.tiling_keys import read_tiling_key
-from tasks.read.tiling_layouts import decode_words, registered, size_of
+from tilewatch.tasks.read.plog.tiling_keys import read_tiling_key
+from tilewatch.tasks.read.plog.tiling_layouts import decode_words, registered, size_of
 
 CODES = {"94xint32": "i" * 94, "96xint32": "i" * 96, "64 bytes": "6I12H8B2I"}
 

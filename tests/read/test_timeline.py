@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.read import json_events, timeline
-from tasks.read.origin import Origin
-from tasks.read.result import ReadResult
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler import json_events, timeline
+from tilewatch.tasks.read.result import ReadResult
 
 TEXT = "samples/profiler/msinsight-pytorch-text"
 OLD = "samples/profiler/msprof-analyze-ut/ut/advisor/timeline_advice/trace_view.json"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from data_contracts import schema
-from tasks.read.origin import Origin
-from tasks.read.result import ReadResult
-from tasks.read.torch_trace import Calls, read_torch_trace
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler.torch_trace import Calls, read_torch_trace
+from tilewatch.tasks.read.result import ReadResult
 
 ORIGIN = Origin("c" * 32, "01J", "x", "y", "B", "nz", "measured", 0)
 BASE_NS = 1_790_857_026_000_000_000

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tasks.measure.serving.capture import LaunchFacts, Record, write_capture
-from tasks.measure.serving.errors import LaunchError
-from tasks.measure.serving.load import BUILTIN
-from tasks.measure.serving.metrics import RequestResult, result_line
-from tasks.measure.serving.verify import Check
-from tasks.plan.serving import load_serving_experiments
-from tasks.plan.serving_plan import Launch, ServingPlan, ServingRequest, make_serving_plan
+from tilewatch.tasks.measure.serving.capture import LaunchFacts, Record, write_capture
+from tilewatch.tasks.measure.serving.errors import LaunchError
+from tilewatch.tasks.measure.serving.load import BUILTIN
+from tilewatch.tasks.measure.serving.metrics import RequestResult, result_line
+from tilewatch.tasks.measure.serving.verify import Check
+from tilewatch.tasks.plan.serving import load_serving_experiments
+from tilewatch.tasks.plan.serving_plan import Launch, ServingPlan, ServingRequest, make_serving_plan
 
 EXPERIMENTS = Path(__file__).parents[2] / "flows" / "experiments"
 DEVICE = {"host": "here", "device": "a CPU", "device_class": "cpu test"}

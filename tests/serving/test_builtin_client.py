@@ -13,8 +13,8 @@ import httpx
 import numpy as np
 import pytest
 
-from tasks.measure.serving.client import gaps_of, prompts_of, run_load
-from tasks.measure.serving.metrics import RequestResult, result_line
+from tilewatch.tasks.measure.serving.client import gaps_of, prompts_of, run_load
+from tilewatch.tasks.measure.serving.metrics import RequestResult, result_line
 
 FIRST_S, NEXT_S = 0.06, 0.02
 LOAD: dict[str, Any] = {

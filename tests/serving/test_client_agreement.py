@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from tasks.measure.serving.capture import LaunchFacts
-from tasks.measure.serving.kept import kept
-from tasks.measure.serving.load import BUILTIN, Loader, sglang_client
-from tasks.measure.serving.metrics import RequestResult, result_line
-from tasks.measure.serving.processes import free_port
-from tasks.measure.serving.server import REFERENCE, ServerOf, command_of
-from tasks.plan.serving import load_serving_experiments
-from tasks.plan.serving_plan import Client, ServingPlan, ServingRequest, make_serving_plan
 from tests.serving.conftest import EXPERIMENTS
+from tilewatch.tasks.measure.serving.capture import LaunchFacts
+from tilewatch.tasks.measure.serving.kept import kept
+from tilewatch.tasks.measure.serving.load import BUILTIN, Loader, sglang_client
+from tilewatch.tasks.measure.serving.metrics import RequestResult, result_line
+from tilewatch.tasks.measure.serving.processes import free_port
+from tilewatch.tasks.measure.serving.server import REFERENCE, ServerOf, command_of
+from tilewatch.tasks.plan.serving import load_serving_experiments
+from tilewatch.tasks.plan.serving_plan import Client, ServingPlan, ServingRequest, make_serving_plan
 
 pytestmark = [pytest.mark.sglang, pytest.mark.timeout(1800)]
 ROUNDS = 2

@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from data_contracts import from_rows
-from infra.archive import Archive
-from infra.objects import ObjectStore
-from infra.pipeline.serving_compare import compare_serving_archived
-from infra.settings import Settings
-from infra.tables import TableStore
 from tests.analyse import serving_case as case
+from tilewatch.data_contracts import from_rows
+from tilewatch.flows.steps.serving_compare import compare_serving_archived
+from tilewatch.infra.archive import Archive
+from tilewatch.infra.objects import ObjectStore
+from tilewatch.infra.settings import Settings
+from tilewatch.infra.tables import TableStore
 
 TPOT_MS = [10.00, 10.02, 9.98, 10.01, 9.99]
 RUN: dict[str, Any] = {

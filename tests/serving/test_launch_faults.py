@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from tasks.measure.serving.capture import LaunchFacts
-from tasks.measure.serving.kept import MARK, StartError, kept
-from tasks.measure.serving.launch import run_launch
-from tasks.measure.serving.processes import LOOPBACK, free_port, marked
-from tasks.plan.serving_plan import ServingPlan
 from tests.serving.conftest import launch_of
+from tilewatch.tasks.measure.serving.capture import LaunchFacts
+from tilewatch.tasks.measure.serving.kept import MARK, StartError, kept
+from tilewatch.tasks.measure.serving.launch import run_launch
+from tilewatch.tasks.measure.serving.processes import LOOPBACK, free_port, marked
+from tilewatch.tasks.plan.serving_plan import ServingPlan
 
 
 def faulty(plan: ServingPlan, fault: str | None = None, **load: Any) -> ServingPlan:
@@ -110,7 +110,7 @@ def test_a_client_that_is_killed(plan: ServingPlan, facts: LaunchFacts, tmp_path
     def kill_the_client() -> None:
         while not ended.wait(0.05):
             for pid, command in _all_marked().items():
-                if "tasks.measure.serving.client" in command and "keeper" not in command:
+                if "tilewatch.tasks.measure.serving.client" in command and "keeper" not in command:
                     os.kill(pid, signal.SIGKILL)
                     return
 
@@ -132,7 +132,7 @@ def _all_marked() -> dict[int, str]:
 
 
 def _descendants(pid: int) -> list[int]:
-    from tasks.measure.serving.keeper import descendants
+    from tilewatch.tasks.measure.serving.keeper import descendants
 
     return descendants(pid)
 
@@ -187,7 +187,7 @@ def test_a_killed_keeper_leaves_nothing_either(tmp_path: Path) -> None:
 PARENT = """
 import os, sys, time
 from pathlib import Path
-from tasks.measure.serving.kept import kept
+from tilewatch.tasks.measure.serving.kept import kept
 folder = Path(sys.argv[1])
 with kept(["sleep", "600"], dict(os.environ), sys.argv[2], folder / "out", folder / "err", 5):
     print("kept", flush=True)

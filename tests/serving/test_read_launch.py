@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.collect.manifest import CaptureError, write_manifest
-from tasks.measure.serving.errors import LaunchError
-from tasks.measure.serving.metrics import RequestResult
-from tasks.read.launch import read_launch
-from tasks.read.launch_results import read_results
-from tasks.read.origin import Origin
 from tests.serving.conftest import WriteLaunch
+from tilewatch.tasks.collect.manifest import CaptureError, write_manifest
+from tilewatch.tasks.measure.serving.errors import LaunchError
+from tilewatch.tasks.measure.serving.metrics import RequestResult
+from tilewatch.tasks.read.captures.server_capture import read_launch
+from tilewatch.tasks.read.captures.server_results import read_results
+from tilewatch.tasks.read.origin import Origin
 
 THREE = RequestResult(8, ttft_s=0.2, latency_s=0.5, itl_s=[0.1, 0.2], output_tokens=3)
 ONE = RequestResult(8, ttft_s=0.25, latency_s=0.25, output_tokens=1)

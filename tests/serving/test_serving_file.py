@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.plan.experiment import load_experiments
-from tasks.plan.serving import ExperimentError, load_serving, load_serving_experiments
+from tilewatch.tasks.plan.experiment import load_experiments
+from tilewatch.tasks.plan.serving import ExperimentError, load_serving, load_serving_experiments
 
 EXPERIMENTS = Path(__file__).parents[2] / "flows" / "experiments"
 

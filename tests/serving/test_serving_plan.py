@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.plan.plan import PlanError
-from tasks.plan.run_document import RunDocument, read_run_document
-from tasks.plan.serving import load_serving_experiments
-from tasks.plan.serving_plan import Client, ServingPlan, ServingRequest, make_serving_plan
+from tilewatch.tasks.plan.plan import PlanError
+from tilewatch.tasks.plan.run_document import RunDocument, read_run_document
+from tilewatch.tasks.plan.serving import load_serving_experiments
+from tilewatch.tasks.plan.serving_plan import Client, ServingPlan, ServingRequest, make_serving_plan
 
 E = load_serving_experiments(Path(__file__).parents[2] / "flows" / "experiments")["E"]
 BUILTIN = Client("builtin", "1", "")

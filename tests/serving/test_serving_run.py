@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from infra.archive import open_archive
-from infra.settings import Settings
 from tests.flows.conftest import Home
 from tests.serving.conftest import EXPERIMENTS
 from tests.serving.test_launch_faults import processes_of
+from tilewatch.infra.archive import open_archive
+from tilewatch.infra.settings import Settings
 
 ARMS = ("w8a8_nz", "w8a8_nd", "bf16")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

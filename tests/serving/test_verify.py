@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tasks.measure.serving.keeper import name_of
-from tasks.measure.serving.kept import Kept
-from tasks.measure.serving.load import Loader
-from tasks.measure.serving.processes import LOOPBACK
-from tasks.measure.serving.server import ServerOf
-from tasks.measure.serving.verify import Check, verify, weight_format
-from tasks.plan.serving import load_serving_experiments
-from tasks.plan.serving_plan import Client, ServingPlan, ServingRequest, make_serving_plan
 from tests.serving.conftest import EXPERIMENTS
+from tilewatch.tasks.measure.serving.keeper import name_of
+from tilewatch.tasks.measure.serving.kept import Kept
+from tilewatch.tasks.measure.serving.load import Loader
+from tilewatch.tasks.measure.serving.processes import LOOPBACK
+from tilewatch.tasks.measure.serving.server import ServerOf
+from tilewatch.tasks.measure.serving.verify import Check, verify, weight_format
+from tilewatch.tasks.plan.serving import load_serving_experiments
+from tilewatch.tasks.plan.serving_plan import Client, ServingPlan, ServingRequest, make_serving_plan
 
 NOTHING: dict[str, Any] = {
     "info": {}, "environment": {}, "weight_format": None, "log": [], "log_absent": []

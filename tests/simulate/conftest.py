@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tasks.analyse.tables import RunTables
-from tasks.derive import derive
-from tasks.plan.experiment import Experiment, load_experiments
-from tasks.plan.plan import Plan, Request, make_plan
-from tasks.plan.run_document import RunDocument
-from tasks.simulate.builds import SimulatedBuild, simulated_build
-from tasks.simulate.sweep import METHOD, run_document, simulate_run
-from tasks.simulate.truth import Truth
+from tilewatch.tasks.analyse.tables import RunTables
+from tilewatch.tasks.derive.operators import derive
+from tilewatch.tasks.plan.experiment import Experiment, load_experiments
+from tilewatch.tasks.plan.plan import Plan, Request, make_plan
+from tilewatch.tasks.plan.run_document import RunDocument
+from tilewatch.tasks.simulate.builds import SimulatedBuild, simulated_build
+from tilewatch.tasks.simulate.sweep import METHOD, run_document, simulate_run
+from tilewatch.tasks.simulate.truth import Truth
 
 STARTED_NS = 1_790_000_000_000_000_000
 Tables = dict[str, pa.Table]

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.collect.manifest import CaptureError, write_manifest
-from tasks.plan.experiment import Experiment
-from tasks.read.capture import read_capture
-from tasks.simulate.builds import SimulationError, simulated_build
-from tasks.simulate.capture import NotSimulatedError, write_capture
-from tasks.simulate.sweep import simulate_run
 from tests.simulate.conftest import STARTED_NS, Simulate, Tables, planned
+from tilewatch.tasks.collect.manifest import CaptureError, write_manifest
+from tilewatch.tasks.plan.experiment import Experiment
+from tilewatch.tasks.read.captures.operator_capture import read_capture
+from tilewatch.tasks.simulate.builds import SimulationError, simulated_build
+from tilewatch.tasks.simulate.capture import NotSimulatedError, write_capture
+from tilewatch.tasks.simulate.sweep import simulate_run
 
 BUILD = simulated_build("sim-cann9.0.0")
 

@@ -9,15 +9,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tasks.analyse.experiment_tables import core_counts, format_effect, grouped_points, tiling_stretches
-from tasks.analyse.tables import RunTables, join
-from tasks.plan.experiment import Experiment
-from tasks.publish.agreement import agreement, agreement_sections
-from tasks.publish.content import ReportContent
-from tasks.publish.experiment_sections import sections
-from tasks.publish.predicted import predicted_charts, predicted_points
-from tasks.simulate.builds import simulated_build
 from tests.simulate.conftest import Simulate, sides
+from tilewatch.tasks.analyse.savings.experiment_tables import (
+    core_counts,
+    format_effect,
+    grouped_points,
+    tiling_stretches,
+)
+from tilewatch.tasks.analyse.tables import RunTables, join
+from tilewatch.tasks.plan.experiment import Experiment
+from tilewatch.tasks.publish.run_report.agreement import agreement, agreement_sections
+from tilewatch.tasks.publish.run_report.content import ReportContent
+from tilewatch.tasks.publish.run_report.experiment_sections import sections
+from tilewatch.tasks.publish.run_report.predicted import predicted_charts, predicted_points
+from tilewatch.tasks.simulate.builds import simulated_build
 
 OLD, NEW = "sim-cann8.5.0", "sim-cann9.0.0"
 

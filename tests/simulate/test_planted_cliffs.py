@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tasks.derive import derive
-from tasks.simulate.sweep import simulate_run
-from tasks.simulate.truth import Effect, Truth, Where
 from tests.simulate.conftest import Simulate, build_with, dense, planned
+from tilewatch.tasks.derive.operators import derive
+from tilewatch.tasks.simulate.sweep import simulate_run
+from tilewatch.tasks.simulate.truth import Effect, Truth, Where
 
 LINEARS = ("quiet", "stepped", "tiled", "silent", "comb", "spiked", "dropped")
 EFFECTS = (

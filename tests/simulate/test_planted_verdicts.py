@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tasks.analyse.compare import compare_builds
-from tasks.publish.tiling_changes import TilingChanges
-from tasks.simulate.sweep import METHOD
-from tasks.simulate.truth import Effect, Truth, Where
 from tests.simulate.conftest import Simulate, build_with, dense, sides
+from tilewatch.tasks.analyse.comparison.compare import compare_builds
+from tilewatch.tasks.publish.run_report.tiling_changes import TilingChanges
+from tilewatch.tasks.simulate.sweep import METHOD
+from tilewatch.tasks.simulate.truth import Effect, Truth, Where
 
 RATIOS = {"by1": 1.01, "by3": 1.03, "by5": 1.05, "by10": 1.10}
 LINEARS = ("same", "tiled", *RATIOS)

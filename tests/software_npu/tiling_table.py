@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.predict.environment import cann_version, platform
-from tasks.predict.errors import PredictError
-from tasks.predict.records import TilingRecord
-from tasks.read.tiling_layouts import registered
-from tasks.simulate.plog import DATA_BYTES, tiling_words
-from tasks.simulate.tiling import records_of
+from tilewatch.tasks.predict.environment import cann_version, platform
+from tilewatch.tasks.predict.errors import PredictError
+from tilewatch.tasks.predict.records import TilingRecord
+from tilewatch.tasks.read.plog.tiling_layouts import registered
+from tilewatch.tasks.simulate.plog import DATA_BYTES, tiling_words
+from tilewatch.tasks.simulate.tiling import records_of
 
 SOC = "Ascend910_9391"
 CANN = "9.1.0"

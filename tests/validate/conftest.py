@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from data_contracts import contract, expectations, from_rows, table_names
-from tasks.validate.run import Validated, validate_tables
+from tilewatch.data_contracts import contract, expectations, from_rows, table_names
+from tilewatch.tasks.validate.run import Validated, validate_tables
 
 Row = dict[str, Any]
 

@@ -7,8 +7,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from data_contracts import expectations, from_rows, schema, table_names
-from tasks.validate.wording import fields_of
+from tilewatch.data_contracts import expectations, from_rows, schema, table_names
+from tilewatch.tasks.validate.wording import fields_of
 
 RULES = [(table, index) for table in table_names() for index in range(len(expectations(table)))]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tasks.validate.page import render_page
+from tilewatch.tasks.validate.page import render_page
 
 
 def results(**rule):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from data_contracts import from_rows
-from tasks.validate.checks import check_rows
-from tasks.validate.context import Context
-from tasks.validate.exchange import Outcome
-from tasks.validate.refuse import refuse
+from tilewatch.data_contracts import from_rows
+from tilewatch.tasks.validate.checks import check_rows
+from tilewatch.tasks.validate.context import Context
+from tilewatch.tasks.validate.exchange import Outcome
+from tilewatch.tasks.validate.refuse import refuse
 
 TABLE = from_rows(
     "predictions", [{"platform": "x", "cann_version": "9", "call_id": str(i)} for i in range(4)]

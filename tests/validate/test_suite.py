@@ -7,13 +7,13 @@ import importlib
 import pyarrow as pa
 import pytest
 
-from data_contracts import expectations, table_names
+from tilewatch.data_contracts import expectations, table_names
 
 
 @pytest.fixture(scope="module")
 def suite():
     """Imported when first used: Great Expectations would cost seconds whenever tests are collected."""
-    return importlib.import_module("tasks.validate.suite")
+    return importlib.import_module("tilewatch.tasks.validate.suite")
 
 
 def rule(kind: str, **kwargs):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from data_contracts import from_rows
-from tasks.validate.exchange import read_table
-from tasks.validate.run import ValidationError, Validator, validate_tables
+from tilewatch.data_contracts import from_rows
+from tilewatch.tasks.validate.exchange import read_table
+from tilewatch.tasks.validate.run import ValidationError, Validator, validate_tables
 
 
 def sample(number: int, **changes):
@@ -184,7 +184,7 @@ def test_a_caller_that_never_made_its_tables_leaves_neither_process_nor_files(tm
 
 
 def test_the_process_of_a_caller_that_was_killed_ends_without_an_answer(tmp_path):
-    command = [sys.executable, "-m", "tasks.validate", str(tmp_path)]
+    command = [sys.executable, "-m", "tilewatch.tasks.validate", str(tmp_path)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     assert (done.returncode, done.stderr, list(tmp_path.iterdir())) == (0, b"", [])
 
@@ -193,7 +193,15 @@ def test_no_tables_need_no_process(tmp_path):
     assert validate_tables({}, tmp_path, python="/nonexistent").checks.num_rows == 0
 
 
-@pytest.mark.parametrize("module", ["tasks.validate.run", "tasks.validate.page", "infra.cli", "flows"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "tilewatch.tasks.validate.run",
+        "tilewatch.tasks.validate.page",
+        "tilewatch.flows.cli",
+        "tilewatch.flows",
+    ],
+)
 def test_great_expectations_is_not_imported_by(module):
     code = (
         "import importlib, importlib.util, pkgutil, sys\n"

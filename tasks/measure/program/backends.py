@@ -18,13 +18,30 @@ from typing import (
 )
 
 if TYPE_CHECKING:
+    import torch
     from guard import Guard
     from interference import Interference
-    from operations import Prepared
+    from weights import WeightSet
 
-AGENTS = ("cpu", "npu")
 Call = Callable[[], Any]
-Prepare = Callable[[Mapping[str, Any]], "Prepared"]
+
+
+class Prepared(NamedTuple):
+    """One point, ready to be called. ``calls`` has one call a weight copy; activations stay the same (hot).
+
+    ``kernels`` says how often each operator runs in one call, the main operator's count included.
+    ``timed`` is False where nothing stands alone to be timed.
+    """
+
+    calls: List[Call]
+    main_operator: str
+    kernels: Dict[str, int]
+    x: torch.Tensor
+    weights: Optional[WeightSet]
+    timed: bool = True
+
+
+Prepare = Callable[[Mapping[str, Any]], Prepared]
 
 
 class Interval(NamedTuple):
@@ -103,14 +120,3 @@ class Backend(Protocol):
         counters: bool,
     ) -> Dict[str, Any]:
         """Call every point ``calls`` times under the profiler; returns facts for ``capture.json``."""
-
-
-def backend_of(agent: str) -> Backend:
-    """The backend of ``agent``, one of AGENTS."""
-    if agent == "npu":
-        from npu_backend import NpuBackend
-
-        return NpuBackend()
-    from cpu_backend import CpuBackend
-
-    return CpuBackend()

@@ -107,7 +107,7 @@ class CpuBackend:
     def dispatched(self, operator: str) -> Optional[str]:
         """The reference kernel; ND ``aten::mm`` is torch's own."""
         import cpu_kernels
-        from operations import MM
+        from operators import MM
 
         served = cpu_kernels.dispatched(operator)
         return operator if served is None and operator == MM else served

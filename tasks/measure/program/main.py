@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
-from backends import AGENTS, backend_of
 from capture_files import CaptureError
 from guard import Guard, Stopped
 from locks import held, inherited
 from method_version import METHOD_VERSION
 from plan_file import Plan, PlanError, read_plan
 from process import BuildChanged, DeviceOccupied, Process, prepare_environment
+from registry import AGENTS, backend_of
 
 EXIT_COMPLETE = 0
 EXIT_FAILED = 1

@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 import torch
-from backends import Backend
+from backends import Backend, Call, Prepared
+from operators import DYNAMIC_QUANT, GROUPED_MATMUL, MM, QUANT_MATMUL
 from random_matrix import DTYPES, random_matrix, seed_of
-from weights import Weights, WeightSet
+from weights import Weights
 
-DYNAMIC_QUANT = "npu::npu_dynamic_quant"
-QUANT_MATMUL = "npu::npu_quant_matmul"
-GROUPED_MATMUL = "npu::npu_grouped_matmul"
-MM = "aten::mm"
-
-Call = Callable[[], Any]
 Point = Mapping[str, Any]
-
-
-class Prepared(NamedTuple):
-    """One point, ready to be called. ``calls`` has one call a weight copy; activations stay the same (hot).
-
-    ``kernels`` says how often each operator runs in one call, the main operator's count included.
-    ``timed`` is False where nothing stands alone to be timed.
-    """
-
-    calls: List[Call]
-    main_operator: str
-    kernels: Dict[str, int]
-    x: torch.Tensor
-    weights: Optional[WeightSet]
-    timed: bool = True
 
 
 def prepare(point: Point, weights: Weights, seed: int, backend: Backend) -> Prepared:

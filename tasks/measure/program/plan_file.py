@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Tuple
 
-from backends import AGENTS
 from method_version import METHOD_VERSION, SCHEMA_VERSION
+from registry import AGENTS
 
 Plan = Dict[str, Any]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, List, Mapping
 
-from backends import Backend, Call
+from backends import Backend, Call, Prepared
 from capture_files import CaptureFolder
-from operations import Prepared, prepare
+from operations import prepare
 from plan_file import NPUGRAPH, Plan
 from sampling import Row, Sampler
 from weights import Weights

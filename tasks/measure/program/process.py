@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 
 import documents
 import machine
-from backends import backend_of
 from capture_files import CaptureFolder
 from guard import Guard
 from plan_file import Plan
+from registry import backend_of
 
 if TYPE_CHECKING:
     from points import Measurement

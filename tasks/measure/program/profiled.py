@@ -12,8 +12,8 @@ from typing import Callable, Iterator, Mapping, Sequence, Tuple
 
 import cpu_kernels
 import torch
+from backends import Prepared
 from guard import Guard
-from operations import Prepared
 from torch.autograd.profiler import profile, record_function
 
 TRACE = "trace.json"

@@ -11,7 +11,8 @@ from typing import Any, Dict, Optional, Tuple
 import parameters
 import torch
 from backends import Backend
-from operations import GROUPED_MATMUL, MM, QUANT_MATMUL, grouped_matmul, quant_linear, quantise
+from operations import grouped_matmul, quant_linear, quantise
+from operators import GROUPED_MATMUL, MM, QUANT_MATMUL
 from spans import span
 from weights import WeightKey, load
 

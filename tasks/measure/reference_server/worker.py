@@ -104,8 +104,8 @@ class Worker:
 
 def _engine(options: argparse.Namespace) -> "Engine":
     """The engine on its device, this thread pinned. Imports torch."""
-    from backends import backend_of
     from process import prepare_environment
+    from registry import backend_of
 
     backend = backend_of(options.device)
     prepare_environment({}, options.threads, backend.variables("timing", None))

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tasks.collect.manifest import write_manifest
-from tasks.measure.run import MeasureError, Outcome
-from tasks.measure.serving.errors import LaunchError, Stage
-from tasks.measure.serving.server import last_lines
-from tasks.measure.serving.verify import Check
-from tasks.measure.serving.verify import document as verification
-from tasks.plan.serving_plan import Launch, ServingPlan
+from tilewatch.tasks.collect.manifest import write_manifest
+from tilewatch.tasks.measure.run import MeasureError, Outcome
+from tilewatch.tasks.measure.serving.errors import LaunchError, Stage
+from tilewatch.tasks.measure.serving.server import last_lines
+from tilewatch.tasks.measure.serving.verify import Check
+from tilewatch.tasks.measure.serving.verify import document as verification
+from tilewatch.tasks.plan.serving_plan import Launch, ServingPlan
 
 SCHEMA_VERSION = 1
 SERVER_LOG = "log/server.log"

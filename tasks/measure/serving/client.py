@@ -1,4 +1,4 @@
-"""The built-in load client: ``python -m tasks.measure.serving.client LOAD.json --base-url … --output …``.
+"""The built-in load client: ``python -m … LOAD.json --base-url … --output …``.
 
 Streams OpenAI-compatible completions with bounded concurrency and, where a rate is given, Poisson arrivals.
 One run appends one line to the output file; see ``metrics`` for what the numbers mean. Exit code 0 where the
@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from tasks.measure.serving.metrics import RequestResult, result_line
+from tilewatch.tasks.measure.serving.metrics import RequestResult, result_line
 
 CONNECT_TIMEOUT_S = 10.0
 COMPLETIONS = "/v1/completions"

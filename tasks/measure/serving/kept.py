@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tasks.measure.serving.processes import marked
+from tilewatch.tasks.measure.serving.processes import marked
 
 KEEPER = Path(__file__).with_name("keeper.py")
 MARK = "TILEWATCH_LAUNCH"

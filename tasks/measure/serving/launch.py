@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tasks.measure.run import Outcome, without_secrets
-from tasks.measure.serving import verify
-from tasks.measure.serving.capture import (
+from tilewatch.tasks.measure.run import Outcome, without_secrets
+from tilewatch.tasks.measure.serving import verify
+from tilewatch.tasks.measure.serving.capture import (
     LaunchFacts,
     Record,
     read_outcome,
@@ -17,14 +17,14 @@ from tasks.measure.serving.capture import (
     write_capture,
     write_json,
 )
-from tasks.measure.serving.errors import LaunchError, Stage
-from tasks.measure.serving.keeper import name_of
-from tasks.measure.serving.kept import Kept, StartError, kept
-from tasks.measure.serving.load import Loader
-from tasks.measure.serving.processes import free_port, is_free, listeners, tree
-from tasks.measure.serving.server import REFERENCE, ServerOf, command_of
-from tasks.plan.order import seed_for
-from tasks.plan.serving_plan import Launch, ServingPlan
+from tilewatch.tasks.measure.serving.errors import LaunchError, Stage
+from tilewatch.tasks.measure.serving.keeper import name_of
+from tilewatch.tasks.measure.serving.kept import Kept, StartError, kept
+from tilewatch.tasks.measure.serving.load import Loader
+from tilewatch.tasks.measure.serving.processes import free_port, is_free, listeners, tree
+from tilewatch.tasks.measure.serving.server import REFERENCE, ServerOf, command_of
+from tilewatch.tasks.plan.order import seed_for
+from tilewatch.tasks.plan.serving_plan import Launch, ServingPlan
 
 
 def run_launch(

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.measure.serving.errors import LaunchError, Stage
-from tasks.measure.serving.kept import StartError, kept
-from tasks.measure.serving.metrics import VERSION
-from tasks.measure.serving.server import ServerOf, command_of, ended_words, last_lines
-from tasks.measure.serving.word_tokenizer import write_tokenizer
-from tasks.plan.serving_plan import Client
+from tilewatch.tasks.measure.serving.errors import LaunchError, Stage
+from tilewatch.tasks.measure.serving.kept import StartError, kept
+from tilewatch.tasks.measure.serving.metrics import VERSION
+from tilewatch.tasks.measure.serving.server import ServerOf, command_of, ended_words, last_lines
+from tilewatch.tasks.measure.serving.word_tokenizer import write_tokenizer
+from tilewatch.tasks.plan.serving_plan import Client
 
 BUILTIN = Client("builtin", VERSION, sys.executable)
 CLIENT_GRACE_S = 1.0
 _ASK_VERSION = "import importlib.metadata as m; print(m.version('sglang'))"
-REPOSITORY = Path(__file__).parents[3]
+PACKAGES = Path(__file__).parents[4]
+"""Folder on the path of Python under which the client finds tilewatch."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,12 @@ class Loader:
         self._run("profile", server, self._builtin(server, output, seed, prompts), output, 1, limit_s)
 
     def _builtin(self, server: ServerOf, output: Path, seed: int, prompts: int | None) -> list[str]:
-        words = [sys.executable, "-m", "tasks.measure.serving.client", str(self.folder / "load.json")]
+        words = [
+            sys.executable,
+            "-m",
+            "tilewatch.tasks.measure.serving.client",
+            str(self.folder / "load.json"),
+        ]
         words += ["--base-url", server.url, "--output", str(output), "--seed", str(seed)]
         return words if prompts is None else [*words, "--prompts", str(prompts)]
 
@@ -85,7 +91,7 @@ class Loader:
         self, stage: Stage, server: ServerOf, words: list[str], output: Path, lines: int, limit_s: float
     ) -> None:
         """Run the client to its end. Raises LaunchError: client, server or request failed, or time is up."""
-        extra = {"PYTHONPATH": str(REPOSITORY)} if words[0] == sys.executable else self.rules["environment"]
+        extra = {"PYTHONPATH": str(PACKAGES)} if words[0] == sys.executable else self.rules["environment"]
         logs = self.folder / "stdout.log", self.folder / "stderr.log"
         deadline = time.monotonic() + limit_s
         # Another mark than the server's: what is left of a client is ended while the server lives on.

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.measure.serving.keeper import descendants, name_of
+from tilewatch.tasks.measure.serving.keeper import descendants, name_of
 
 LOOPBACK = "127.0.0.1"
 _LISTENING = "0A"

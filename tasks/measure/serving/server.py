@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 
-from tasks.measure.serving.errors import LaunchError, Stage
-from tasks.measure.serving.kept import Kept
-from tasks.measure.serving.processes import LOOPBACK
+from tilewatch.tasks.measure.serving.errors import LaunchError, Stage
+from tilewatch.tasks.measure.serving.kept import Kept
+from tilewatch.tasks.measure.serving.processes import LOOPBACK
 
 REFERENCE = Path(__file__).parents[1] / "reference_server" / "main.py"
 ANSWER_LIMIT_S = 5.0

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.measure.serving.keeper import name_of
-from tasks.measure.serving.processes import environment_of, listeners, tree
+from tilewatch.tasks.measure.serving.keeper import name_of
+from tilewatch.tasks.measure.serving.processes import environment_of, listeners, tree
 
 FORMATS = {2: "ND", 29: "FRACTAL_NZ"}
 """Names of the NPU format numbers that a weight may have."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tasks.measure.run import PROGRAM
+from tilewatch.tasks.measure.run import PROGRAM
 
 SERVER = PROGRAM.parents[1] / "reference_server" / "main.py"
 FORMAT_VARIABLE = "SGLANG_NPU_DISABLE_ACL_FORMAT_WEIGHT"
@@ -49,8 +49,8 @@ def shape(server_modules: Path) -> Any:
 @pytest.fixture(scope="session")
 def new_engine(shape: Any) -> Callable[..., Any]:
     """Maker of engines of an arm, of the small shape unless another is given; limits as given."""
-    from backends import backend_of  # type: ignore[import-not-found]
     from engine import Engine, Limits  # type: ignore[import-not-found]
+    from registry import backend_of  # type: ignore[import-not-found]
 
     def make(arm: str, of: Any = shape, **limits: Any) -> Any:
         quantization, disabled = ARMS[arm]

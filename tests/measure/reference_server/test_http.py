@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from tasks.analyse.phases import phase_costs
-from tasks.read.origin import Origin
-from tasks.read.stages import read_stages
 from tests.measure.reference_server.conftest import SERVER, Server
+from tilewatch.tasks.analyse.savings.phases import phase_costs
+from tilewatch.tasks.read.captures.server_stages import read_stages
+from tilewatch.tasks.read.origin import Origin
 
 Start = Callable[..., Server]
 

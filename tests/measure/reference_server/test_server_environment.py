@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.measure.run import PROGRAM
 from tests.measure.reference_server.conftest import SERVER
+from tilewatch.tasks.measure.run import PROGRAM
 
 FILES = sorted(SERVER.parent.glob("*.py"))
 OWN = {file.stem for file in FILES}

@@ -1,0 +1,156 @@
+"""`tilewatch compare` and `tilewatch report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import pyarrow as pa
+import typer
+
+from tilewatch.flows.cli.exits import told
+from tilewatch.flows.cli.output import out, show_table, warn
+from tilewatch.flows.cli.progress import shown
+from tilewatch.infra import prefect_settings
+from tilewatch.infra.archive import open_archive
+from tilewatch.infra.settings import load_settings
+
+if TYPE_CHECKING:
+    from tilewatch.flows.steps.serving_compare import ServingCompared
+
+COLUMNS = (
+    "verdict", "experiment", "candidate_arm", "linear", "axis_value", "allocation_regime", "group_shape",
+    "base_ns", "candidate_ns", "ratio", "ratio_low", "ratio_high", "q_value", "floor_ratio", "confirmed",
+    "verdict_reason", "refused",
+)  # fmt: skip
+
+SERVING_COLUMNS = (
+    "verdict", "candidate_arm", "load", "metric", "base_value", "candidate_value", "ratio", "ratio_low",
+    "ratio_high", "q_value", "floor_ratio", "verdict_reason", "flags",
+)  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs to ``app``."""
+    app.command()(compare)
+    app.command()(report)
+    app.command()(reanalyse)
+
+
+def compare(
+    base: Annotated[str, typer.Argument(help="Build label or run id of the baseline.")],
+    candidate: Annotated[str, typer.Argument(help="Build label or run id of the candidate.")],
+    version: Annotated[
+        int | None, typer.Option(min=1, help="Show this published version instead of comparing.")
+    ] = None,
+    second_lease: Annotated[
+        str | None, typer.Option(metavar="RUN", help="The candidate measured again, to confirm regressions.")
+    ] = None,
+    override: Annotated[
+        list[str] | None, typer.Option(help="Ignore a difference in this key; recorded on every row.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all rows as JSON.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print all rows as CSV.")] = False,
+) -> None:
+    """Compare two builds point by point: FASTER, SLOWER, SAME, UNDECIDED or MISSING, and why.
+
+    Published once at comparisons/BASE/CANDIDATE/vN; comparing the same runs again gives the same version.
+    """
+    with told():
+        settings = load_settings()
+        if version is not None:
+            with open_archive(settings) as archive:
+                rows = archive.tables.scan("comparisons", [
+                    ("baseline", "==", base), ("candidate", "==", candidate), ("version", "==", version),
+                ])  # fmt: skip
+            _show(rows, base, candidate, as_json, as_csv)
+            return
+        prefect_settings.apply(settings.home)
+        from tilewatch.flows.compare import compare as compare_flow
+        from tilewatch.flows.requests import CompareRequest
+
+        request = CompareRequest(
+            baseline=base,
+            candidate=candidate,
+            second_lease=second_lease,
+            overrides=tuple(override or ()),
+        )
+        prefect_settings.ready()
+        with shown():
+            done = compare_flow(request)
+    if done.serving is not None:
+        _show_serving(done.serving, base, candidate, as_json, as_csv)
+    if done.serving is not None and done.serving.only:
+        return
+    _show(done.rows, base, candidate, as_json, as_csv)
+    if not (as_json or as_csv):
+        out.print(f"published: {done.address}{'' if done.created else ' (was there already)'}")
+        out.print(f"report: {done.report}", soft_wrap=True)
+
+
+def report(
+    run: Annotated[str | None, typer.Argument(help="Run id [default: the newest run].")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Write the page here [default: below the home folder].")
+    ] = None,
+) -> None:
+    """Render the report of an archived run again and print its path."""
+    from tilewatch.flows.steps.report import report_archived
+    from tilewatch.infra.errors import TilewatchError
+
+    with told():
+        settings = load_settings()
+        with open_archive(settings) as archive:
+            known = sorted(set(archive.tables.scan("runs", columns=["run_id"])["run_id"].to_pylist()))
+            if not known or (run is not None and run not in known):
+                raise TilewatchError(
+                    f"run {run} is not in the archive" if run else "nothing is archived yet",
+                    "`tilewatch runs` lists what is; `tilewatch run` measures",
+                )
+            out.print(str(report_archived(settings, archive, run or known[-1], to)), soft_wrap=True)
+
+
+def reanalyse(
+    runs: Annotated[list[str], typer.Argument(help="Run ids, as `tilewatch runs` lists them.")],
+) -> None:
+    """Rebuild every table of a run from its raw captures with the present code, and its report."""
+    from tilewatch.flows.steps.report import report_run
+    from tilewatch.flows.steps.tabulate import rebuild_run
+
+    with told():
+        settings = load_settings()
+        with open_archive(settings) as archive, shown():
+            for run in runs:
+                rebuilt = report_run(settings, archive, rebuild_run(settings, archive, run))
+                out.print(f"{run}: {rebuilt.sentence}", soft_wrap=True)
+                out.print(f"report: {rebuilt.path}", soft_wrap=True)
+
+
+def _show_serving(done: ServingCompared, base: str, candidate: str, as_json: bool, as_csv: bool) -> None:
+    """What servers showed; as JSON and CSV only where there is no other comparison, so that one table is
+    printed."""
+    if as_json or as_csv:
+        if done.only:
+            show_table(done.rows, as_json=as_json, as_csv=as_csv)
+        return
+    show_table(done.rows.select(list(SERVING_COLUMNS)), title=f"{candidate} against {base}: serving")
+    out.print(done.sentence, soft_wrap=True)
+    out.print(f"report: {done.report}", soft_wrap=True)
+
+
+def _show(rows: pa.Table, base: str, candidate: str, as_json: bool, as_csv: bool) -> None:
+    if as_json or as_csv:
+        show_table(rows, as_json=as_json, as_csv=as_csv)
+        return
+    if not rows.num_rows:
+        out.print(f"no comparison of {candidate} with {base} is published under this version")
+        return
+    from tilewatch.tasks.publish.run_report.headline import control_of
+    from tilewatch.tasks.publish.summary import comparison_summary
+
+    summary = comparison_summary(rows)
+    control, counts = control_of(rows)
+    (out.print if counts else warn)(control)
+    show_table(rows.select(list(COLUMNS)), title=f"{candidate} against {base}")
+    out.print(", ".join(f"{number} {verdict}" for verdict, number in summary.counts.items() if number))
+    out.print(summary.sentence, soft_wrap=True)

@@ -1,0 +1,42 @@
+"""`tilewatch deploy`: make the Prefect server agree with the fleet file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tilewatch.flows.cli.exits import told
+from tilewatch.flows.cli.output import out, show_rows
+from tilewatch.infra import prefect_settings
+from tilewatch.infra.services import prefect_server
+from tilewatch.infra.settings import load_settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to ``app``."""
+    app.command()(deploy)
+
+
+def deploy(
+    fleet: Annotated[Path, typer.Argument(help="YAML with device classes, their devices and schedules.")],
+) -> None:
+    """Create or update work pools, queues, deployments and automations of a fleet, any number of times.
+
+    Flows are run from this checkout, which every host of the fleet has at the same path. Nothing that the
+    file does not name is changed or deleted. With TILEWATCH_ALERT_WEBHOOK set, confirmed regressions are told
+    there.
+    """
+    with told():
+        settings = load_settings()
+        os.environ["PREFECT_API_URL"] = prefect_server.require(settings)
+        prefect_settings.apply(settings.home)
+        from tilewatch.flows.deployments.apply import apply
+        from tilewatch.flows.deployments.fleet import read_fleet
+
+        made = apply(read_fleet(fleet), settings.alert_webhook)
+    rows = [(r.flow, r.name, r.pool, r.queue, r.when) for r in made]
+    show_rows(("flow", "deployment", "work pool", "queue", "schedule"), rows)
+    out.print("one worker a device: tilewatch agent start --device N, on its host")

@@ -1,0 +1,140 @@
+"""Make a Prefect server agree with a fleet: pools, queues, deployments, automations; any number of times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID
+
+from prefect import Flow
+from prefect.blocks.webhook import Webhook
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate, WorkPoolUpdate
+from prefect.client.schemas.schedules import CronSchedule, IntervalSchedule
+from prefect.exceptions import ObjectNotFound
+from prefect.types import SecretDict
+from prefect.utilities.callables import parameter_schema
+from prefect.workers.process import ProcessWorker
+from pydantic import SecretStr
+
+from tilewatch.flows.cann_upgrade import cann_upgrade
+from tilewatch.flows.compare import compare
+from tilewatch.flows.deployments import automations
+from tilewatch.flows.deployments.fleet import DeviceClass, Fleet
+from tilewatch.flows.deployments.recipes import Recipe, recipes
+from tilewatch.flows.ingest import ingest
+from tilewatch.flows.part import part
+from tilewatch.flows.reanalyse import reanalyse
+from tilewatch.flows.regression import regression
+from tilewatch.flows.sweep import sweep
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+FLOWS: dict[str, Flow[..., Any]] = {
+    flow.name: flow for flow in (sweep, part, regression, cann_upgrade, compare, ingest, reanalyse)
+}
+
+
+WEBHOOK = "tilewatch-alerts"
+"""Name of the Prefect webhook block."""
+
+
+def apply(fleet: Fleet, alert_webhook: SecretStr | None = None) -> list[Recipe]:
+    """Create or update everything; returns the deployments. Nothing that is not of the fleet is touched.
+
+    ``alert_webhook`` is the address that is told of confirmed regressions; without it what an earlier call
+    set up stays.
+    """
+    made = list(recipes(fleet))
+    with get_client(sync_client=True) as client:
+        for one in fleet.device_classes:
+            _pool(client, one)
+        ids = {(r.flow, r.name): _deployment(client, r) for r in made}
+        automations.ensure(client, automations.zombies())
+        automations.ensure(client, automations.unstarted())
+        if alert_webhook is not None:
+            automations.ensure(client, automations.regressions_told(_webhook(alert_webhook)))
+        for recipe in made:
+            if recipe.flow == "cann_upgrade":
+                wanted = automations.upgrade(
+                    recipe.queue, ids[recipe.flow, recipe.name], recipe.parameters["request"]
+                )
+                automations.ensure(client, wanted)
+    return made
+
+
+def has_device(queue: str) -> bool:
+    """Whether a fleet with this device was deployed to the server."""
+    with get_client(sync_client=True) as client:
+        try:
+            client.read_deployment_by_name(f"cann_upgrade/{queue}")
+        except ObjectNotFound:
+            return False
+    return True
+
+
+def _webhook(address: SecretStr) -> UUID:
+    """The block that holds the address: encrypted on the server, and no parameter of anything."""
+    headers = SecretDict({"Content-Type": "application/json"})
+    # Prefect's type is that of both worlds; outside of an event loop it is no coroutine.
+    return cast(UUID, Webhook(url=address, headers=headers).save(WEBHOOK, overwrite=True))
+
+
+def _pool(client: SyncPrefectClient, one: DeviceClass) -> None:
+    limit = one.limit or len(one.devices)
+    text = f"tilewatch: {one.device_class}, agent {one.agent}"
+    try:
+        client.read_work_pool(one.pool)
+        client.update_work_pool(one.pool, WorkPoolUpdate(description=text, concurrency_limit=limit))
+    except ObjectNotFound:
+        client.create_work_pool(
+            WorkPoolCreate(
+                name=one.pool,
+                type="process",
+                description=text,
+                base_job_template=ProcessWorker.get_default_base_job_template(),
+                concurrency_limit=limit,
+            )
+        )
+    for device in one.devices:
+        _queue(client, one, device.queue)
+
+
+def _queue(client: SyncPrefectClient, one: DeviceClass, name: str) -> None:
+    """One run at a time; the description is the device class, which an agent compares with its device."""
+    try:
+        found = client.read_work_queue_by_name(name, work_pool_name=one.pool)
+        client.update_work_queue(found.id, description=one.device_class, concurrency_limit=1)
+    except ObjectNotFound:
+        client.create_work_queue(
+            name, description=one.device_class, concurrency_limit=1, work_pool_name=one.pool
+        )
+
+
+def _deployment(client: SyncPrefectClient, recipe: Recipe) -> UUID:
+    flow = FLOWS[recipe.flow]
+    return client.create_deployment(
+        flow_id=client.create_flow_from_name(flow.name),
+        name=recipe.name,
+        description=flow.description,
+        version=flow.version,
+        tags=list(recipe.tags),
+        parameters=recipe.parameters,
+        schedules=_schedules(recipe),
+        work_pool_name=recipe.pool,
+        work_queue_name=recipe.queue,
+        path=str(CHECKOUT),
+        entrypoint=recipe.entrypoint,
+        pull_steps=[{"prefect.deployments.steps.set_working_directory": {"directory": str(CHECKOUT)}}],
+        parameter_openapi_schema=parameter_schema(flow).model_dump_for_openapi(),
+        enforce_parameter_schema=True,
+    )
+
+
+def _schedules(recipe: Recipe) -> list[DeploymentScheduleCreate]:
+    plan = recipe.schedule
+    if plan is None:
+        return []
+    if plan.cron is not None:
+        return [DeploymentScheduleCreate(schedule=CronSchedule(cron=plan.cron, timezone=plan.timezone))]
+    assert recipe.interval is not None
+    return [DeploymentScheduleCreate(schedule=IntervalSchedule(interval=recipe.interval))]

@@ -1,0 +1,277 @@
+"""Before anything is measured: what device and build this is, and the plan of every experiment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tilewatch.flows.steps.launch import client_of
+from tilewatch.infra import spool
+from tilewatch.infra.archive import Archive
+from tilewatch.infra.errors import TilewatchError
+from tilewatch.infra.progress import current
+from tilewatch.infra.settings import Settings
+from tilewatch.infra.simulated_device import AGENT as SIMULATED
+from tilewatch.infra.simulated_device import chosen_build, simulated_document
+from tilewatch.infra.spool import RunFolder
+from tilewatch.tasks.measure.environment import BuildEnvironment, BuildEnvironmentError
+from tilewatch.tasks.measure.method import default_method, method_hash
+from tilewatch.tasks.measure.run import Description, describe
+from tilewatch.tasks.plan.experiment import Agent, Experiment
+from tilewatch.tasks.plan.plan import Plan, PlanError, Request, make_plan
+from tilewatch.tasks.plan.points import Refine
+from tilewatch.tasks.plan.run_document import RunDocument
+from tilewatch.tasks.plan.serving import ServingExperiment
+from tilewatch.tasks.plan.serving_plan import Client, ServingPlan, ServingRequest, make_serving_plan
+from tilewatch.tasks.predict.environment import cann_version, platform
+from tilewatch.tasks.predict.errors import PredictError
+from tilewatch.tasks.predict.questions.experiments import refinement
+
+AGENTS = ("cpu", "npu", "simulated")
+NO_SERVING: Mapping[str, ServingExperiment] = {}
+
+
+class BuildLabelError(TilewatchError):
+    """A label that already names another build."""
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What to sweep, as a person asked for it. ``environments``: builds of this host; none: the worker's."""
+
+    experiments: Sequence[str]
+    preset: str
+    agent: Agent
+    build: str | None
+    seed: int
+    processes: int | None
+    axis: str | None
+    point: str | None
+    arm: str | None
+    refine: Sequence[str]
+    soc: str
+    command: str
+    environments: Sequence[BuildEnvironment] = ()
+
+
+def prepare(
+    settings: Settings, archive: Archive, options: SweepOptions, known: Mapping[str, Experiment],
+    serving: Mapping[str, ServingExperiment] = NO_SERVING,
+) -> RunFolder:  # fmt: skip
+    """Plan a new run of one build and make its folder in the spool.
+
+    Raises PlanError for an unknown experiment, BuildLabelError where the label names another build in the
+    archive, MeasureError where the measuring interpreter cannot measure, BuildEnvironmentError for several
+    environments: those are planned by ``prepare_together``.
+    """
+    if len(options.environments) > 1:
+        names = ", ".join(environment.label for environment in options.environments)
+        raise BuildEnvironmentError(f"environments {names}: several builds are measured by flow side_by_side")
+    return prepare_together(settings, archive, options, known, serving)[0]
+
+
+def prepare_together(
+    settings: Settings, archive: Archive, options: SweepOptions, known: Mapping[str, Experiment],
+    serving: Mapping[str, ServingExperiment] = NO_SERVING,
+) -> list[RunFolder]:  # fmt: skip
+    """Plan one run a build, all with the same points, seed and order, and make their folders in the spool.
+
+    Raises what ``prepare`` raises, and BuildEnvironmentError where the builds run on different devices.
+    """
+    settings.prepare()
+    seed = options.seed or time.time_ns() % 1_000_000_007
+    planned = plans(options, known, seed, serving)
+    launched = serving_plans(options, serving, seed, partial(client_of, settings))
+    if options.agent == SIMULATED:
+        return [_prepare_simulated(settings, archive, options, planned, seed)]
+    documents = [_document(settings, options, planned, seed, one) for one in options.environments or (None,)]
+    for document in documents:
+        _refuse_taken_label(archive, document.build, document.build_id)
+    _refuse_unlike(documents)
+    if len(documents) > 1:
+        beside = tuple(document.run_id for document in documents)
+        documents = [replace(document, beside=beside) for document in documents]
+    documents = [replace(document, serving=launched) for document in documents]
+    return [spool.create(settings, document) for document in documents]
+
+
+def _document(
+    settings: Settings,
+    options: SweepOptions,
+    planned: Mapping[str, Plan],
+    seed: int,
+    environment: BuildEnvironment | None,
+) -> RunDocument:
+    """The document of a new run in ``environment``. Raises MeasureError."""
+    python = (environment and environment.python) or str(settings.measure_python)
+    description = describe(python, options.agent, environment.variables() if environment else None)
+    method = default_method(options.agent, graphs=_replays(planned), tenants=settings.tenants)
+    label = environment.label if environment else options.build or _label(options.agent, description)
+    return RunDocument(
+        run_id=spool.new_run_id(),
+        started_ns=time.time_ns(),
+        command=options.command or _command(options),
+        agent=options.agent,
+        evidence=description.facts["evidence"],
+        preset=options.preset,
+        seed=seed,
+        build=label,
+        build_id=description.build_id,
+        components=dict(description.components),
+        host=description.host,
+        device=description.device,
+        device_class=description.device_class,
+        method=method,
+        method_hash=method_hash(method),
+        plans=planned,
+        selection=_selection(options, environment),
+        environment=environment.facts() if environment else {},
+    )
+
+
+def _replays(planned: Mapping[str, Plan]) -> bool:
+    """Whether a point is launched by replaying a graph."""
+    points = (point for plan in planned.values() for arm in plan.points.values() for point in arm)
+    return any(point["launch_mode"] == "npugraph" for point in points)
+
+
+def _refuse_unlike(documents: Sequence[RunDocument]) -> None:
+    """Raises BuildEnvironmentError where the builds see different devices; notes builds that are the same."""
+    first = documents[0]
+    for other in documents[1:]:
+        if other.device_class != first.device_class:
+            raise BuildEnvironmentError(
+                f"environments {first.build} and {other.build} see different devices, "
+                f"{first.device_class} and {other.device_class}"
+            )
+        if other.build_id == first.build_id:
+            current().note(f"{first.build} and {other.build} are the same build {first.build_id}")
+
+
+def _prepare_simulated(
+    settings: Settings, archive: Archive, options: SweepOptions, planned: Mapping[str, Plan], seed: int
+) -> RunFolder:
+    build = chosen_build(options.build, options.soc)
+    _refuse_taken_label(archive, build.label, build.build_id)
+    document = simulated_document(
+        build,
+        planned,
+        preset=options.preset,
+        seed=seed,
+        command=options.command or _command(options),
+        selection=_selection(options),
+    )
+    return spool.create(settings, document)
+
+
+def plans(
+    options: SweepOptions,
+    known: Mapping[str, Experiment],
+    seed: int,
+    serving: Collection[str] = (),
+) -> dict[str, Plan]:
+    """The plan of every operator experiment asked for, by letter; ``serving`` are letters of other ones.
+
+    Raises PlanError or ExperimentError.
+    """
+    if options.agent not in AGENTS:
+        raise PlanError(f"no agent {options.agent!r}; known: {', '.join(AGENTS)}")
+    if options.agent == SIMULATED:
+        chosen_build(options.build, options.soc)
+    _check_environments(options)
+    if unknown := [letter for letter in options.experiments if letter not in (*known, *serving)]:
+        there = ", ".join(sorted({*known, *serving}))
+        raise PlanError(f"no experiment {', '.join(unknown)}; known: {there}")
+    request = Request(
+        preset=options.preset,
+        agent=options.agent,
+        seed=seed,
+        processes=options.processes,
+        axis=options.axis,
+        point=options.point,
+        arm=options.arm,
+        refine=_refine(options),
+    )
+    letters = sorted(set(options.experiments) & set(known))
+    return {letter: make_plan(known[letter], request) for letter in letters}
+
+
+def serving_plans(
+    options: SweepOptions,
+    serving: Mapping[str, ServingExperiment],
+    seed: int,
+    client: Callable[[], Client],
+) -> dict[str, ServingPlan]:
+    """The plan of every serving experiment asked for; ``client`` is asked for only where there is one.
+
+    Raises PlanError, also for options that serving has no meaning for.
+    """
+    letters = sorted(set(options.experiments) & set(serving))
+    if not letters:
+        return {}
+    for name in ("axis", "point", "refine"):
+        if getattr(options, name):
+            raise PlanError(f"experiment {letters[0]}: --{name} is for operators; serving has no axis")
+    if len(options.environments) > 1:
+        raise PlanError(f"experiment {letters[0]}: one build a run; measure the others in runs of their own")
+    request = ServingRequest(options.preset, options.agent, seed, options.processes, options.arm)
+    return {letter: make_serving_plan(serving[letter], request, client()) for letter in letters}
+
+
+def _check_environments(options: SweepOptions) -> None:
+    """Raises BuildEnvironmentError for what contradicts itself."""
+    labels = [environment.label for environment in options.environments]
+    if labels and options.agent == SIMULATED:
+        raise BuildEnvironmentError("agent simulated executes nothing: it has no environments")
+    if labels and options.build is not None:
+        raise BuildEnvironmentError(f"an environment's label is that of its build: leave out {options.build}")
+    if len(set(labels)) < len(labels):
+        raise BuildEnvironmentError(f"environments {', '.join(labels)}: one label stands for one build")
+
+
+def _refine(options: SweepOptions) -> Refine | None:
+    """Both sides of every boundary predicted for the named CANN versions on the named SoC."""
+    if not options.refine:
+        return None
+    try:
+        return refinement(platform(options.soc), [cann_version(name) for name in options.refine])
+    except PredictError as error:
+        raise PlanError(f"refine: {error}") from error
+
+
+def _selection(options: SweepOptions, environment: BuildEnvironment | None = None) -> str:
+    """The options that a point needs to be found again, as on the command line."""
+    words = ["--axis", options.axis] if options.axis else []
+    for version in options.refine:
+        words += ["--refine", version]
+    words += ["--soc", options.soc] if options.refine else []
+    words += ["--environment", environment.option()] if environment else []
+    return "".join(f"{word} " for word in words)
+
+
+def _refuse_taken_label(archive: Archive, label: str, identity: str) -> None:
+    found = archive.tables.scan("runs", [("build", "==", label)], ["build_id"])
+    if others := sorted({b for b in found["build_id"].to_pylist() if b != identity}):
+        raise BuildLabelError(
+            f"label {label} names build {others[0]} in this archive, and this is build {identity}",
+            "Give --build another label; a label stands for one build",
+        )
+
+
+def _label(agent: str, description: Description) -> str:
+    """The label of a build that was not named: agent, the version that matters most, a piece of its hash."""
+    matters = "cann" if agent == "npu" else "torch"
+    version = description.components.get(matters, "unknown").split("+")[0]
+    return f"{agent}-{matters}{version}-{description.build_id[:6]}"
+
+
+def _command(options: SweepOptions) -> str:
+    words = ["tilewatch", "run", *options.experiments, "--preset", options.preset, "--agent", options.agent]
+    for name in ("build", "processes", "axis", "point", "arm"):
+        if (value := getattr(options, name)) is not None:
+            words += [f"--{name}", str(value)]
+    for environment in options.environments:
+        words += ["--environment", environment.option()]
+    return " ".join(words)

@@ -1,5 +1,0 @@
-"""The command line: one verb, one function, the same names as the flows."""
-
-from infra.cli.app import main
-
-__all__ = ["main"]

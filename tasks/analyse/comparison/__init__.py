@@ -1,0 +1,1 @@
+"""Two sides compared point by point: pairing, decision, control, confirmation."""

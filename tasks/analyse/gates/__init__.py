@@ -1,0 +1,1 @@
+"""Absolute bars from a baseline or a stated requirement, and what follows from them."""

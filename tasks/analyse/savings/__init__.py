@@ -1,0 +1,1 @@
+"""What INT8 saves: ledger, break-even, exposed time, phases."""

@@ -1,0 +1,1 @@
+"""What happened over builds: fence, t-scan, E-divisive, and the history of a point."""

@@ -1,0 +1,1 @@
+"""The statistics that every analysis shares, and every limit in one place."""

@@ -1,0 +1,1 @@
+"""Every table of a run derived from its captures, in one call."""

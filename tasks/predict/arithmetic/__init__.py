@@ -1,0 +1,1 @@
+"""The integer arithmetic that host tiling code uses."""

@@ -1,0 +1,1 @@
+"""Host tiling of DynamicQuant, one module a platform."""

@@ -1,0 +1,1 @@
+"""Host tiling of GroupedMatmul."""

@@ -1,0 +1,1 @@
+"""Host tiling of QuantBatchMatmulV3, one package a platform."""

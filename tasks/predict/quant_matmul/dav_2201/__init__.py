@@ -1,0 +1,1 @@
+"""QuantBatchMatmulV3 on 910B and 910C."""

@@ -1,0 +1,1 @@
+"""QuantBatchMatmulV3 on 950."""

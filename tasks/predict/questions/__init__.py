@@ -1,0 +1,1 @@
+"""What predictions are asked for: boundaries, upgrades, sweep points, observation."""

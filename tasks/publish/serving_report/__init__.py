@@ -1,0 +1,1 @@
+"""The report of experiment E: phases, gates, launches."""

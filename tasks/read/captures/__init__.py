@@ -1,0 +1,1 @@
+"""Captures of tilewatch read into contract tables."""

@@ -1,0 +1,1 @@
+"""What machine and build this is, from its own files."""

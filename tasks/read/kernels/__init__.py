@@ -1,0 +1,1 @@
+"""What a kernel's name, category and counters say."""

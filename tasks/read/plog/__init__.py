@@ -1,0 +1,1 @@
+"""CANN logs: lines, tiling records, launches, faults, and what was lost."""

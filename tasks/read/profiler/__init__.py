@@ -1,0 +1,1 @@
+"""Profiler output, one module a file format."""

@@ -1,0 +1,1 @@
+"""Reading tables of text and SQLite: layouts, cells, records."""
