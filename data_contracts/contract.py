@@ -19,6 +19,7 @@ from open_data_contract_standard.model import (
 from pydantic import BaseModel
 
 from tilewatch.data_contracts import arrow_types
+from tilewatch.data_contracts.errors import TilewatchError
 
 FOLDER = Path(__file__).parent
 VERSION_KEY = b"contract_version"
@@ -26,7 +27,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The parser in C where PyYAML has it: every command reads contracts, and in Python one takes 35 ms."""
 
 
-class ContractError(ValueError):
+class ContractError(TilewatchError):
     """A contract file or a table that does not keep its contract; the message names table and column."""
 
 

@@ -21,7 +21,7 @@ from tilewatch.flows.steps.run_names import NothingToCompareError
 from tilewatch.infra.archive import open_archive
 from tilewatch.infra.builds import BuildChangedError, PresentBuild, newest_label, present_build
 from tilewatch.infra.settings import load_settings
-from tilewatch.tasks.predict.environment import cann_version, platform
+from tilewatch.tasks.predict.environment import CannVersion, cann_version, platform
 from tilewatch.tasks.predict.errors import OutOfScope
 from tilewatch.tasks.predict.questions.experiments import axis_list, curves
 from tilewatch.tasks.predict.questions.upgrades import Change, upgrade_changes
@@ -47,6 +47,7 @@ def cann_upgrade(request: UpgradeRequest) -> Upgrade:
     kernels between the leases bounds the floor. Aborts where the build is not the one that the run is
     about: before the sweep, during it, or after it.
     """
+    versions(request)
     found = present(request.sweep, request.new_build_id)
     baseline = resolved_baseline(request, found)
     predicted = predicted_changes(request)
@@ -60,6 +61,13 @@ def cann_upgrade(request: UpgradeRequest) -> Upgrade:
     command = f"tilewatch compare {compared.rows['baseline'][0]} {done.candidate.run_id}"
     text = alert("cann-upgrade", compared, command, predicted_cause(predicted))
     return Upgrade(tuple(predicted), done.candidate, compared, text)
+
+
+def versions(request: UpgradeRequest) -> tuple[CannVersion, CannVersion] | None:
+    """CANN before and after; None where one is not named. Raises PredictError for one without rules."""
+    if not (request.old_cann and request.new_cann):
+        return None
+    return cann_version(request.old_cann), cann_version(request.new_cann)
 
 
 @task(name="present build", cache_policy=NO_CACHE)
@@ -113,14 +121,13 @@ def predicted_changes(request: UpgradeRequest) -> list[Change]:
     Empty without both CANN versions: what runs is then no CANN, or is not known. The artifact says which
     operators have no rules on this SoC. Raises PredictError for a version that there are no rules of.
     """
-    if not (request.old_cann and request.new_cann):
+    if (both := versions(request)) is None:
         return []
-    before, after = cann_version(request.old_cann), cann_version(request.new_cann)
     known = experiments(load_settings())
     specs = [known[letter] for letter in request.sweep.experiments]
     swept = ((curve, axis_list(spec)) for spec in specs for curve in curves(spec))
     try:
-        worst, left_out = upgrade_changes(swept, platform(request.sweep.soc), before, after)
+        worst, left_out = upgrade_changes(swept, platform(request.sweep.soc), *both)
     except OutOfScope as error:
         worst, left_out = [], [str(error)]
     said = [f"predicted for CANN {request.old_cann} → {request.new_cann}: {len(worst)} changes", *left_out]

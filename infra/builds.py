@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.infra.archive import Archive
-from tilewatch.infra.errors import TilewatchError
 from tilewatch.infra.settings import Settings
 from tilewatch.infra.simulated_device import AGENT, chosen_build
 from tilewatch.tasks.measure.run import describe

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.infra import probes
-from tilewatch.infra.errors import TilewatchError
 from tilewatch.infra.objects import Endpoint, ObjectStore
 from tilewatch.infra.services import store
 from tilewatch.infra.settings import PREFIX, Settings

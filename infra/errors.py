@@ -1,24 +1,16 @@
-"""The one base of every error a person is meant to read: a sentence, and what to do about it."""
+"""What stores, services, tables and settings refuse; the base of all is in ``data_contracts/errors.py``."""
 
 from __future__ import annotations
 
 import errno
 
-
-class TilewatchError(Exception):
-    """A failure in one sentence; ``hint`` says what to do. The CLI prints both, never a traceback."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
-
-    def __reduce__(self) -> tuple[type[TilewatchError], tuple[str, str]]:
-        """Errors cross process borders, so the hint has to survive pickling."""
-        return type(self), (str(self), self.hint)
+from tilewatch.data_contracts.errors import ENVIRONMENT, USAGE, TilewatchError
 
 
 class SettingsError(TilewatchError):
     """A setting that cannot be used: names the file or environment variable, the key and what is allowed."""
+
+    exit_code = USAGE
 
 
 class StoreError(TilewatchError):
@@ -28,17 +20,25 @@ class StoreError(TilewatchError):
 class StoreUnreachableError(StoreError):
     """Nothing answers at the store's address, or it stopped answering."""
 
+    exit_code = ENVIRONMENT
+
 
 class CredentialsError(StoreError):
     """The store does not accept the access key, or the key may not do what was asked."""
+
+    exit_code = ENVIRONMENT
 
 
 class BucketError(StoreError):
     """The bucket does not exist."""
 
+    exit_code = ENVIRONMENT
+
 
 class NoSpaceError(StoreError):
     """The disk under the store, or under a local folder, is full or nearly full."""
+
+    exit_code = ENVIRONMENT
 
 
 class ObjectExistsError(StoreError):
@@ -52,6 +52,8 @@ class ObjectMissingError(StoreError):
 class ServiceError(TilewatchError):
     """A local service could not be started or stopped."""
 
+    exit_code = ENVIRONMENT
+
 
 class TableError(TilewatchError):
     """A table could not be written or read."""
@@ -59,6 +61,8 @@ class TableError(TilewatchError):
 
 class QueryError(TilewatchError):
     """SQL that DuckDB refuses; the message is DuckDB's own."""
+
+    exit_code = USAGE
 
 
 def is_full(error: BaseException) -> bool:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from tilewatch.data_contracts.errors import USAGE, TilewatchError
 from tilewatch.infra import spool
-from tilewatch.infra.errors import TilewatchError
 from tilewatch.infra.progress import current
 from tilewatch.infra.spool import RunFolder
 from tilewatch.tasks.measure.run import Outcome
@@ -22,6 +22,8 @@ AGENT = "simulated"
 
 class SimulatedBuildError(TilewatchError):
     """A build or SoC that cannot be simulated."""
+
+    exit_code = USAGE
 
 
 def chosen_build(label: str | None, soc: str) -> SimulatedBuild:

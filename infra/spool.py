@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ulid import ULID
 
-from tilewatch.infra.errors import NoSpaceError, TilewatchError, is_full
+from tilewatch.data_contracts.errors import TilewatchError
+from tilewatch.infra.errors import NoSpaceError, is_full
 from tilewatch.infra.settings import Settings
 from tilewatch.tasks.plan.plan import Process
 from tilewatch.tasks.plan.run_document import RunDocument, read_run_document

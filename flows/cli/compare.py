@@ -95,8 +95,8 @@ def report(
     ] = None,
 ) -> None:
     """Render the report of an archived run again and print its path."""
+    from tilewatch.data_contracts.errors import TilewatchError
     from tilewatch.flows.steps.report import report_archived
-    from tilewatch.infra.errors import TilewatchError
 
     with told():
         settings = load_settings()

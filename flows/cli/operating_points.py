@@ -7,11 +7,9 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from tilewatch.flows.cli.exits import USAGE
-from tilewatch.flows.cli.output import complain, out, show_table
+from tilewatch.flows.cli.exits import told
+from tilewatch.flows.cli.output import out, show_table
 from tilewatch.flows.cli.predict_arguments import values_of
-from tilewatch.tasks.analyse.tables import AnalysisError
-from tilewatch.tasks.predict.errors import PredictError
 
 _LEAST_SHARE = 1e-4
 
@@ -38,12 +36,9 @@ def operating_points_of(
     """
     from tilewatch.tasks.analyse.savings.operating_points import Deployment, operating_points
 
-    try:
+    with told():
         sizes = tuple(values_of("--graph-sizes", graph_sizes)) if graph_sizes else ()
         found = operating_points(Deployment(concurrency, ranks, tokens, experts, top_k, sizes))
-    except (AnalysisError, PredictError) as error:
-        complain(str(error))
-        raise typer.Exit(USAGE) from None
     dense, expert = (",".join(map(str, axis)) for axis in (found.dense_m, found.expert_axis))
     kept = found.m_e_share >= _LEAST_SHARE
     histogram = pa.table({"m_e": found.m_e[kept], "share_of_experts": found.m_e_share[kept]})

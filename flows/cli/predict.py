@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tilewatch.flows.cli.exits import FAILED, USAGE, told
+from tilewatch.data_contracts.errors import TilewatchError
+from tilewatch.flows.cli.exits import FAILED, told
 from tilewatch.flows.cli.operating_points import operating_points_of
 from tilewatch.flows.cli.output import complain, out, show_rows, show_table, warn
 from tilewatch.flows.cli.predict_arguments import columns_of, experiments_of, format_of, span_of, values_of
 from tilewatch.flows.cli.predict_output import print_json, print_rows, show_intervals
 from tilewatch.infra.archive import open_archive
-from tilewatch.infra.errors import TilewatchError
 from tilewatch.infra.settings import load_settings
 from tilewatch.tasks.predict.arithmetic.integers import ints
 from tilewatch.tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, QuantMatmulCall
 from tilewatch.tasks.predict.environment import Platform, cann_version, platform
-from tilewatch.tasks.predict.errors import PredictError
 from tilewatch.tasks.predict.golden.check import check_files
 from tilewatch.tasks.predict.golden.report import report_rows
 from tilewatch.tasks.predict.questions.boundaries import intervals
@@ -88,7 +85,7 @@ def dynamic_quant(
 
     Example: `tilewatch predict dynamic-quant --m 1:256 --k 4096 --cann 8.5.0`
     """
-    with _told():
+    with told():
         call = DynamicQuantCall(1, k, x_dtype=x_dtype, smooth=smooth, asymmetric=asymmetric)
         span, chip = span_of("m", m), platform(soc)
         if vector_cores is not None:
@@ -124,7 +121,7 @@ def quant_matmul(
     Example: `tilewatch predict quant-matmul --m 1:256 --k 4096 --n 1024 --format nz --soc Ascend910_9391
     --cann 9.1.0`
     """
-    with _told():
+    with told():
         columns = columns_of(n, weight_shape, k, transposed)
         call = QuantMatmulCall(
             1, k, columns, format_of(weight_format), transpose_w=transposed, scale_dtype=scale_dtype,
@@ -171,7 +168,7 @@ def grouped_matmul(
 
     Example: `tilewatch predict grouped-matmul --k 4096 --n 4096 --experts 16 --m 9216 --m-e 1:256`
     """
-    with _told():
+    with told():
         axis, span = ("m_e", span_of("m_e", m_e)) if m_e else ("m", span_of("m", m))
         columns = columns_of(n, weight_shape, k, transposed, experts)
         call = GroupedMatmulCall(
@@ -201,7 +198,7 @@ def diff(
 
     Example: `tilewatch predict diff --cann 8.5.0 --to 9.1.0 --experiment B --m 1:256 --csv`
     """
-    with _told():
+    with told():
         before, after, chip = cann_version(cann), cann_version(to), _platform(soc, cube_cores)
         specs = experiments_of(experiment)
         values = [ints(values_of("m", m)) if m else axis_list(spec) for spec in specs]
@@ -229,7 +226,7 @@ def check(
 
     Example: `tilewatch predict check golden_qbmm_910_93.csv.gz ut_qbmm_v3.jsonl.gz --left-out`
     """
-    with _told():
+    with told():
         results = check_files(files)
     for result in results:
         columns, rows = report_rows(result)
@@ -256,7 +253,7 @@ def observed(
     """
     from tilewatch.tasks.publish.run_report.agreement import agreement
 
-    with _told(), open_archive(load_settings()) as archive:
+    with told(), open_archive(load_settings()) as archive:
         tables = [archive.tables.scan(name, [("run_id", "==", run)]) for name in OF_A_RUN]
         if not tables[0].num_rows:
             raise TilewatchError(f"run {run} is not in the archive", "`tilewatch runs` lists what is")
@@ -273,17 +270,6 @@ def observed(
     show_table(by_field, title=f"Predicted against observed tiling of run {run}", as_csv=as_csv)
     if different.num_rows and not as_csv:
         show_table(different, title="Where they differ")
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """An unpredictable request becomes one message and the exit code of a wrong one."""
-    with told():
-        try:
-            yield
-        except PredictError as error:
-            complain(str(error))
-            raise typer.Exit(USAGE) from None
 
 
 def _platform(soc: str, cube_cores: int | None) -> Platform:

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
+from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.data_contracts.serving_tables import SERVING_TABLES
 from tilewatch.flows.cli.exits import FAILED, told
 from tilewatch.flows.cli.output import complain, out, show_rows, show_table
 from tilewatch.infra.archive import open_archive
-from tilewatch.infra.errors import TilewatchError
 from tilewatch.infra.settings import load_settings
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: a list of objects.")]

@@ -47,7 +47,7 @@ def upgrade(
     with told():
         settings = load_settings()
         prefect_settings.apply(settings.home)
-        from tilewatch.flows.cann_upgrade import cann_upgrade
+        from tilewatch.flows.cann_upgrade import cann_upgrade, versions
         from tilewatch.flows.requests import SweepRequest, UpgradeRequest
         from tilewatch.flows.sweep import check
         from tilewatch.tasks.measure.environment import parse_environment
@@ -62,10 +62,12 @@ def upgrade(
             environments=tuple(parse_environment(text) for text in environment or ()),
             command=shlex.join(["tilewatch", *sys.argv[1:]]),
         )
+        request = UpgradeRequest(sweep=sweep, old_cann=cann, new_cann=to, baseline=baseline)
         check(sweep)
+        versions(request)
         prefect_settings.ready()
         with shown():
-            done = cann_upgrade(UpgradeRequest(sweep=sweep, old_cann=cann, new_cann=to, baseline=baseline))
+            done = cann_upgrade(request)
     if done.predicted:
         out.print(f"predicted for CANN {cann} → {to}: {len(done.predicted)} changes (tilewatch predict diff)")
     out.print(done.text.strip(), soft_wrap=True, markup=False)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
+from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.flows.steps.measure import Batch, measure_batch
 from tilewatch.infra import spool
 from tilewatch.infra.archive import Archive
 from tilewatch.infra.builds import BuildChangedError, present_build
-from tilewatch.infra.errors import ObjectExistsError, TilewatchError
+from tilewatch.infra.errors import ObjectExistsError
 from tilewatch.infra.lease import leased
 from tilewatch.infra.logs import event
 from tilewatch.infra.progress import current

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.flows.steps.launch import client_of
 from tilewatch.infra import spool
 from tilewatch.infra.archive import Archive
-from tilewatch.infra.errors import TilewatchError
 from tilewatch.infra.progress import current
 from tilewatch.infra.settings import Settings
 from tilewatch.infra.simulated_device import AGENT as SIMULATED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilewatch.infra.errors import TilewatchError
+from tilewatch.data_contracts.errors import TilewatchError
 
 
 class NothingToCompareError(TilewatchError):

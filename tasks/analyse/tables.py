@@ -8,8 +8,10 @@ from dataclasses import dataclass, fields
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tilewatch.data_contracts.errors import TilewatchError
 
-class AnalysisError(ValueError):
+
+class AnalysisError(TilewatchError):
     """Tables that cannot be analysed together; the message names what is wrong and where."""
 
 

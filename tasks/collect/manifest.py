@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from tilewatch.data_contracts.errors import TilewatchError
+
 NAME = "manifest.json"
 SCHEMA_VERSION = 1
 CAPTURE_ID_DIGITS = 32
 
 
-class CaptureError(ValueError):
+class CaptureError(TilewatchError):
     """A capture that is incomplete, damaged or does not say what it is; the message names the file."""
 
 

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
+from tilewatch.data_contracts.errors import TilewatchError
+
 SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
 _COPY_BYTES = 1 << 20
 _BROKEN = (
@@ -27,7 +29,7 @@ _BROKEN = (
 )  # fmt: skip
 
 
-class ArchiveError(ValueError):
+class ArchiveError(TilewatchError):
     """An archive that is refused; the message names archive, entry and reason."""
 
 

@@ -17,6 +17,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from tilewatch.data_contracts.errors import USAGE, TilewatchError
 from tilewatch.tasks.measure.run import MeasureError
 
 SET_ENV_TIMEOUT_S = 60
@@ -28,8 +29,10 @@ SHELL_OWN = ("_", "SHLVL", "PWD", "OLDPWD")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
-class BuildEnvironmentError(ValueError):
+class BuildEnvironmentError(TilewatchError):
     """An environment that is written wrongly, or several that cannot stand side by side."""
+
+    exit_code = USAGE
 
 
 @dataclass(frozen=True)

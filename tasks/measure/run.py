@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from tilewatch.data_contracts.errors import ENVIRONMENT, TilewatchError
+
 PROGRAM = Path(__file__).parent / "program" / "main.py"
 DESCRIBE_TIMEOUT_S = 120.0
 LOG_TAIL_LINES = 40
@@ -27,8 +29,10 @@ _SECRET_NAME = re.compile(r"SECRET|TOKEN(?!S|IZ)|PASSWORD|CREDENTIAL|ACCESS_KEY"
 _OF_A_CAPTURE = ("plan.json", "stdout.log", "stderr.log", "samples.jsonl", "profiler", "log")
 
 
-class MeasureError(RuntimeError):
+class MeasureError(TilewatchError):
     """Measuring cannot start; the message names the setting or the folder and what to do."""
+
+    exit_code = ENVIRONMENT
 
 
 @dataclass(frozen=True)

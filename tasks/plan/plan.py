@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilewatch.data_contracts.errors import USAGE, TilewatchError
 from tilewatch.tasks.plan.experiment import Agent, Experiment, Preset
 from tilewatch.tasks.plan.ids import short_hash
 from tilewatch.tasks.plan.order import abba, control_points, seed_for, shuffled
@@ -22,8 +23,10 @@ AI Core counters on. Both slow the device or the host down, so neither is ever t
 """
 
 
-class PlanError(ValueError):
+class PlanError(TilewatchError):
     """A request that leaves nothing to measure; the message says what is there."""
+
+    exit_code = USAGE
 
 
 @dataclass(frozen=True)

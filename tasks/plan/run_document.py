@@ -12,13 +12,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.tasks.plan.plan import Plan, Process
 from tilewatch.tasks.plan.serving_plan import Client, Launch, ServingPlan
 
 SCHEMA_VERSION = 1
 
 
-class RunDocumentError(ValueError):
+class RunDocumentError(TilewatchError):
     """A run document that cannot be read; the message names the file."""
 
 

@@ -11,9 +11,13 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from tilewatch.data_contracts.errors import USAGE, TilewatchError
 
-class ExperimentError(ValueError):
+
+class ExperimentError(TilewatchError):
     """An experiment file that cannot be planned; the message names file, line and field."""
+
+    exit_code = USAGE
 
 
 class Strict(BaseModel):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from tilewatch.data_contracts.errors import USAGE, TilewatchError
 
-class PredictError(ValueError):
+
+class PredictError(TilewatchError):
     """A call, platform or version that cannot be predicted. The message names the field and the rule."""
+
+    exit_code = USAGE
 
     def __init__(self, field: str, rule: str) -> None:
         super().__init__(f"{field}: {rule}")

@@ -27,6 +27,7 @@ import orjson
 import pyarrow as pa
 
 from tilewatch.data_contracts import conform
+from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.tasks.collect.store import ObjectStore
 from tilewatch.tasks.publish.files import comparison_csv, comparison_parquet, read_parquet
 
@@ -42,7 +43,7 @@ class PointerStore(ObjectStore, Protocol):
         """Write ``key`` whatever it held."""
 
 
-class PublishError(ValueError):
+class PublishError(TilewatchError):
     """A table that is no single comparison; the message names the column."""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from tilewatch.data_contracts.errors import USAGE, TilewatchError
 from tilewatch.tasks.plan.ids import short_hash
 from tilewatch.tasks.predict.environment import DAV_2201, CannVersion, Platform, cann_version, platform
 from tilewatch.tasks.simulate.truth import Effect, Truth, Where
@@ -19,8 +20,10 @@ DEFAULT_BUILD = "sim-cann8.5.0"
 DEFAULT_SOC = "Ascend910_9391"
 
 
-class SimulationError(ValueError):
+class SimulationError(TilewatchError):
     """A build or SoC that cannot be simulated; the message lists what can."""
+
+    exit_code = USAGE
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.tasks.collect.manifest import write_manifest
 from tilewatch.tasks.plan.order import seed_for
 from tilewatch.tasks.predict.records import TilingRecord
@@ -40,7 +41,7 @@ Document = Mapping[str, Any]
 Row = dict[str, Any]
 
 
-class NotSimulatedError(ValueError):
+class NotSimulatedError(TilewatchError):
     """A plan of another agent: a simulated capture can never be filed as measured."""
 
 

@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from tilewatch.data_contracts import ContractError, conform, expectations, schema
+from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.tasks.validate.checks import check_rows
 from tilewatch.tasks.validate.context import context_of
 from tilewatch.tasks.validate.exchange import GO, Outcome, looked_at, read_outcomes, write_tables
@@ -27,7 +28,7 @@ TIME_LIMIT_S = 900.0
 PACKAGES = Path(__file__).parents[3]
 
 
-class ValidationError(RuntimeError):
+class ValidationError(TilewatchError):
     """Validation could not be carried out (it is not a failed rule); nothing was changed or removed."""
 
 

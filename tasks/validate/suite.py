@@ -15,13 +15,14 @@ from great_expectations.expectations.expectation_configuration import Expectatio
 from great_expectations.expectations.registry import list_registered_expectation_implementations
 from great_expectations.expectations.row_conditions import PassThroughCondition
 
+from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.tasks.validate.exchange import Outcome
 
 NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 """Integers stay integers beside nulls: as float64 a time in ns since 1970 loses its last digits."""
 
 
-class SuiteError(ValueError):
+class SuiteError(TilewatchError):
     """A rule that Great Expectations does not know or does not take; the message names table and rule."""
 
 

@@ -107,6 +107,12 @@ def test_an_unknown_experiment_preset_or_point_says_what_there_is(user: User) ->
     assert "quick" in user.fails("run", "A", "--preset", "enormous", code=2)
 
 
+def test_an_upgrade_from_a_cann_that_has_no_rules_is_one_sentence(user: User) -> None:
+    asked = ("upgrade", "A", "--agent", "simulated", "--preset", "smoke", "--build", "sim-cann9.0.0")
+    said = user.fails(*asked, "--cann", "1.2.3", "--to", "9.0.0", "--baseline", "X", code=2)
+    assert said.startswith("error: cann") and "1.2.3" in said and said.count("\n") == 1
+
+
 def test_a_malformed_experiment_file_names_file_line_and_field(tmp_path: Path) -> None:
     folder = tmp_path / "experiments"
     shutil.copytree(Path(__file__).parents[2] / "flows" / "experiments", folder)

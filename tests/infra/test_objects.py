@@ -17,13 +17,13 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pydantic import SecretStr
 
+from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.infra.errors import (
     BucketError,
     CredentialsError,
     ObjectExistsError,
     ObjectMissingError,
     StoreUnreachableError,
-    TilewatchError,
 )
 from tilewatch.infra.objects import Endpoint, ObjectStore
 from tilewatch.infra.objects.endpoint import external

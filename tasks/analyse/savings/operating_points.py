@@ -10,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from tilewatch.data_contracts.errors import USAGE
 from tilewatch.tasks.analyse.tables import AnalysisError
+
+
+class DeploymentError(AnalysisError):
+    """A deployment that cannot be: the message names the number that does not fit."""
+
+    exit_code = USAGE
 
 
 @dataclass(frozen=True)
@@ -30,11 +37,11 @@ class Deployment:
     def __post_init__(self) -> None:
         for name in ("concurrency", "ranks", "tokens_per_step", "experts", "experts_per_token"):
             if getattr(self, name) < 1:
-                raise AnalysisError(f"{name}: {getattr(self, name)} is not at least 1")
+                raise DeploymentError(f"{name}: {getattr(self, name)} is not at least 1")
         if self.experts_per_token > self.experts:
-            raise AnalysisError(f"{self.experts_per_token} experts a token of {self.experts}")
+            raise DeploymentError(f"{self.experts_per_token} experts a token of {self.experts}")
         if any(size < 1 for size in self.graph_sizes):
-            raise AnalysisError(f"graph sizes {self.graph_sizes}: a batch holds at least 1 request")
+            raise DeploymentError(f"graph sizes {self.graph_sizes}: a batch holds at least 1 request")
 
 
 @dataclass(frozen=True)
@@ -64,12 +71,12 @@ def operating_points(deployment: Deployment, expert_shares: Sequence[float] | No
     requests. All ranks' tokens meet at the experts: concurrency × tokens_per_step × experts_per_token rows.
     Each token picks an expert with probability experts_per_token × its share, so its rows are binomial;
     without ``expert_shares`` (rows by expert that a server counted) all experts are picked alike. Raises
-    AnalysisError for a batch beyond the largest graph, and shares that do not fit.
+    DeploymentError for a batch beyond the largest graph, and shares that do not fit.
     """
     requests = math.ceil(deployment.concurrency / deployment.ranks)
     sizes = sorted(deployment.graph_sizes)
     if sizes and sizes[-1] < requests:
-        raise AnalysisError(f"{requests} requests a rank, but the largest graph holds {sizes[-1]}")
+        raise DeploymentError(f"{requests} requests a rank, but the largest graph holds {sizes[-1]}")
     batches = [next((size for size in sizes if size >= one), one) for one in range(1, requests + 1)]
     tokens = deployment.concurrency * deployment.tokens_per_step
     shares = _shares(deployment, expert_shares)
@@ -96,5 +103,5 @@ def _shares(deployment: Deployment, counted: Sequence[float] | None) -> npt.NDAr
         return np.full(deployment.experts, 1 / deployment.experts)
     found = np.asarray(counted, dtype=np.float64)
     if len(found) != deployment.experts or (found < 0).any() or not found.sum() > 0:
-        raise AnalysisError(f"expert shares: {len(found)} counts for {deployment.experts} experts")
+        raise DeploymentError(f"expert shares: {len(found)} counts for {deployment.experts} experts")
     return np.asarray(found / found.sum())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
+from tilewatch.data_contracts.errors import TilewatchError
+
 Stage = Literal["start", "ready", "verify", "warm_up", "load", "profile", "stop"]
 
 
-class LaunchError(RuntimeError):
+class LaunchError(TilewatchError):
     """A launch that cannot go on; ``stage`` is where it ended, the message why."""
 
     def __init__(self, stage: Stage, reason: str) -> None:

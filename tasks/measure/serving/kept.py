@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.tasks.measure.serving.processes import marked
 
 KEEPER = Path(__file__).with_name("keeper.py")
@@ -23,7 +24,7 @@ MARK = "TILEWATCH_LAUNCH"
 STOP_MARGIN_S = 15.0
 
 
-class StartError(RuntimeError):
+class StartError(TilewatchError):
     """A command that could not be started; the message says why."""
 
 

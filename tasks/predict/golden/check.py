@@ -100,7 +100,7 @@ def check_file(path: Path) -> FileResult:
         result.rows += 1
         try:
             cases = list(_cases(line, row))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, PredictError) as error:
             raise PredictError(f"{path}:{line}", f"not a golden row of a known kind ({error!r})") from error
         for case in cases:
             if isinstance(case, Skipped):

@@ -11,6 +11,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from tilewatch.data_contracts.errors import TilewatchError
+
 NULL_TOKENS = ("", "N/A", "NA", "nan", "NaN", "-nan", "inf", "-inf", "Inf")
 """Texts that mean "no value" in any of the files; a counter that is not finite is no value either."""
 
@@ -91,7 +93,7 @@ class Header:
         return {name: FAST_TYPES[kind] for name, kind in self.kinds.items()}
 
 
-class HeaderError(ValueError):
+class HeaderError(TilewatchError):
     """A header that does not belong to the layout; the message names the column."""
 
 
