@@ -99,5 +99,5 @@ def test_what_cannot_be_judged_is_refused_with_its_place(call: Any, words: str) 
 
 def test_limits_can_be_given() -> None:
     base = np.full((1, 5), 20_000.0) + np.arange(5)
-    wide = ComparisonLimits(relative_floor=0.5)
+    wide = ComparisonLimits(relative_floor=0.5, same_within=0.25)
     assert verdicts_of(base, 1.2 * base, limits=wide).verdict.tolist() == ["SAME"]

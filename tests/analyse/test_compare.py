@@ -77,17 +77,24 @@ def test_two_processes_are_undecided_and_ask_for_the_missing_three(make_run: Any
     assert set(table["extra_processes"].to_pylist()) == {3}
 
 
-def test_noise_as_wide_as_the_floor_asks_for_more_processes(make_run: Any) -> None:
-    base = make_run(noise(5, 5, 1, 0.03))
-    table = compared(base, make_run(noise(5, 5, 2, 0.03), run_id="r2", build="b2"))
-    assert set(table["verdict"].to_pylist()) == {"UNDECIDED"}
-    assert all(0 < n <= 15 for n in table["extra_processes"].to_pylist())
+def test_processes_are_asked_for_only_if_they_would_decide(make_run: Any) -> None:
+    """At 1 % scatter more processes decide; at 5 % not even twenty a side would, and nothing is promised."""
+    for scatter, helps in ((0.012, True), (0.05, False)):
+        base, other = noise(40, 5, 1, scatter), noise(40, 5, 2, scatter)
+        table = compared(make_run(base), make_run(other, run_id="r2", build="b2"))
+        rows = [row for row in table.to_pylist() if row["verdict"] == "UNDECIDED"]
+        assert rows
+        assert any(row["extra_processes"] > 0 for row in rows) is helps
+        for row in rows:
+            words = "more processes a side would decide" if row["extra_processes"] else "would not decide it"
+            assert words in row["verdict_reason"]
 
 
-def test_a_difference_under_the_absolute_floor_is_the_same(make_run: Any) -> None:
+def test_a_difference_under_the_absolute_floor_is_neither_slower_nor_the_same(make_run: Any) -> None:
+    """Three timer ticks are not a slowdown, and 6 % is not what a user calls the same."""
     values = np.round(1_000 * np.ones((4, 6)))
     table = compared(make_run(values), make_run(values + 60, run_id="r2", build="b2"))
-    assert set(table["verdict"].to_pylist()) == {"SAME"}
+    assert set(table["verdict"].to_pylist()) == {"UNDECIDED"}
     assert table["floor_reason"][0].as_py() == "100 ns absolute floor"
     assert table["ratio"][0].as_py() == pytest.approx(1.06)
 
@@ -184,7 +191,7 @@ def test_between_leases_history_gives_the_floor_not_the_spread_within_the_sweep(
     steady = compared(*pair_of_builds(make_run, slower=1.2, lease="lease2"), history=history)
     assert Counter(steady["verdict"].to_pylist())["SLOWER"] == 1
     assert 1.02 < steady["floor_ratio"][0].as_py() < 1.1
-    assert steady["floor_reason"][0].as_py() == "3 × between-lease A/A spread"
+    assert steady["floor_reason"][0].as_py() == "3 × A/A between leases"
     shifted = make_run(noise(50, 8, 3) * 1.02, run_id="r3", build="cann-9.1", lease="lease3")
     within = make_run(noise(50, 8, 3) * 1.03, run_id="r3", build="cann-9.1")
     base = make_run(noise(50, 8, 1))

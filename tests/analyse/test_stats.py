@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tilewatch.tasks.analyse.statistics.process_values import point_statistics, process_values
-from tilewatch.tasks.analyse.statistics.stats import benjamini_hochberg, needed_processes, upper_spread, welch
+from tilewatch.tasks.analyse.statistics.stats import benjamini_hochberg, upper_spread, welch
 from tilewatch.tasks.analyse.tables import AnalysisError
 
 
@@ -66,26 +66,6 @@ def test_benjamini_hochberg_is_the_slow_step_up_rule(values: list[float]) -> Non
             ranks = np.arange(1, len(tested) + 1)
             slow = min(1.0, (tested * len(tested) / ranks)[tested >= value].min())
             assert q == pytest.approx(slow)
-
-
-def test_needed_processes_reach_the_power_they_aim_at() -> None:
-    """Prints the power at the number of processes asked for, aimed at 80 %."""
-    draw = np.random.default_rng(5)
-    for spread, effect in ((0.02, 0.03), (0.01, 0.02), (0.03, 0.05)):
-        variance, margin = np.array([spread**2]), np.array([effect])
-        (needed,) = needed_processes(variance, margin, np.zeros(1), alpha=0.05, power=0.8, cap=40)
-        a = draw.normal(0, spread, (4000, needed))
-        b = draw.normal(effect, spread, (4000, needed))
-        power = float(np.mean(stats.ttest_ind(a, b, axis=1, equal_var=False).pvalue < 0.05))
-        print(f"spread {spread:.0%} effect {effect:.0%}: {needed} processes, power {power:.1%}")
-        assert 0.77 < power < 0.95
-
-
-def test_needed_processes_stop_at_the_cap() -> None:
-    needed = needed_processes(
-        np.array([1.0, np.nan]), np.full(2, 0.01), np.zeros(2), alpha=0.05, power=0.8, cap=20
-    )
-    assert needed.tolist() == [20, 20]
 
 
 def test_the_upper_bound_of_a_spread_covers_the_true_one_as_often_as_it_says() -> None:

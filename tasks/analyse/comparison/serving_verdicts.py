@@ -1,21 +1,18 @@
-"""From launch values to verdicts of serving: floors, power, decision and reason, launches still needed."""
+"""From launch values to verdicts of serving: their floors and power, their test, and the one decision."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
+from tilewatch.tasks.analyse.comparison.decision import Effects, Mask, Rule, Texts, decide, two_sided
 from tilewatch.tasks.analyse.statistics.launch_bootstrap import LaunchTest, launch_test
 from tilewatch.tasks.analyse.statistics.limits import ServingLimits
 from tilewatch.tasks.analyse.statistics.process_values import Floats, Integers
-from tilewatch.tasks.analyse.statistics.stats import benjamini_hochberg, needed_processes, upper_spread
-
-Texts = npt.NDArray[np.object_]
-Mask = npt.NDArray[np.bool_]
+from tilewatch.tasks.analyse.statistics.stats import upper_spread
 
 
 @dataclass(frozen=True)
@@ -56,44 +53,52 @@ def judge_serving(pairs: LaunchPairs, limits: ServingLimits) -> ServingJudged:
     """Verdicts of all pairs, the false discovery rate controlled over those with enough launches.
 
     FASTER or SLOWER needs q ≤ α, an interval without 1 and an effect beyond the floor max(3 × A/A, 0.5 %);
-    SAME an interval within the floor. A metric of which more is better is FASTER where it grew.
+    SAME an interval within ``same_within`` (see ``decision``). A metric of which more is better is FASTER
+    if it grew.
     """
     test = launch_test(pairs.base, pairs.candidate, limits)
     identical, floor, floor_reason = _floors(pairs, test, limits)
-    fewest = np.minimum(*test.counts)
-    enough = (fewest >= limits.min_launches) & ~pairs.excluded
-    error = np.sqrt(test.welch.error**2 + _lease_variance(pairs, limits))
+    lease = _lease_variance(pairs, limits)
+    error = np.sqrt(test.welch.error**2 + lease)
     with np.errstate(invalid="ignore", divide="ignore"):
         t = np.where(test.welch.difference == 0, 0.0, test.welch.difference / error)
     p_value = np.where(
         np.isnan(test.welch.p_value), np.nan, 2 * stats.t.sf(np.abs(t), np.fmax(test.welch.degrees, 1))
     )
-    q_value = benjamini_hochberg(np.where(enough, p_value, np.nan))
-    widened = np.where(
-        pairs.between, stats.norm.ppf(1 - limits.alpha / 2) * np.sqrt(_lease_variance(pairs, limits)), 0
+    wide, narrow = (
+        np.where(pairs.between, stats.norm.ppf(1 - tail) * np.sqrt(lease), 0)
+        for tail in (limits.alpha / 2, limits.alpha)
     )
-    low, high = test.low - widened, test.high + widened
-    difference = test.welch.difference
-    with np.errstate(invalid="ignore"):
-        beyond = (low > 0) | (high < 0)
-        differs = enough & (q_value <= limits.alpha) & beyond & (np.abs(difference) > floor)
-        same = enough & ~differs & (low >= -floor) & (high <= floor)
-    better = np.where(pairs.more_is_better, difference > 0, difference < 0)
-    verdict = np.select([differs & better, differs, same], ["FASTER", "SLOWER", "SAME"], "UNDECIDED")
-    undecided = ~(differs | same) & ~pairs.excluded
-    detectable = _detectable(test, floor, _lease_variance(pairs, limits), limits)
-    extra = _extra(pairs, test, floor, undecided, limits)
-    shown = LaunchTest(test.welch, low, high, test.counts, test.variance)
-    reason = _reasons(limits, differs, same, fewest, np.isnan(floor), extra)
+    shown = replace(
+        test, low=test.low - wide, high=test.high + wide,
+        same_low=test.same_low - narrow, same_high=test.same_high + narrow,
+    )  # fmt: skip
+    decision = decide(
+        Effects(
+            difference=test.welch.difference, low=shown.low, high=shown.high, same_low=shown.same_low,
+            same_high=shown.same_high, p_value=p_value, floor=floor, counts=test.counts,
+            variance=(test.variance[0] + test.variance[1]) / 2, lease_variance=lease,
+            excluded=pairs.excluded, more_is_better=pairs.more_is_better,
+        ),
+        rule(limits),
+    )  # fmt: skip
     return ServingJudged(
-        shown, q_value, verdict.astype(object), reason, floor, floor_reason, identical, detectable, extra
+        shown, decision.q_value, decision.verdict, decision.reason, floor, floor_reason, identical,
+        _detectable(test, floor, lease, limits), decision.extra,
+    )  # fmt: skip
+
+
+def rule(limits: ServingLimits) -> Rule:
+    """What ``limits`` ask of a verdict, in the words of the one decision."""
+    return Rule(
+        limits.alpha, limits.power, limits.min_launches, limits.max_launches, limits.same_within, "launches"
     )
 
 
 def _lease_variance(pairs: LaunchPairs, limits: ServingLimits) -> Floats:
     """Variance of a difference between two leases of the same build; NaN between leases without history."""
     bound = upper_spread(pairs.lease_spread, pairs.lease_degrees, limits.spread_confidence)
-    return np.where(pairs.between, 2 * bound**2, 0.0)
+    return np.where(pairs.between, two_sided(bound) ** 2, 0.0)
 
 
 def _floors(pairs: LaunchPairs, test: LaunchTest, limits: ServingLimits) -> tuple[Floats, Floats, Texts]:
@@ -121,39 +126,3 @@ def _detectable(test: LaunchTest, floor: Floats, lease: Floats, limits: ServingL
     error = np.sqrt(test.welch.error**2 + lease)
     # An effect at the floor is beyond it half of the time; the margin above it must hold with the same power.
     return np.asarray(np.maximum(quantiles * error, floor + stats.t.ppf(limits.power, degrees) * error))
-
-
-def _extra(
-    pairs: LaunchPairs, test: LaunchTest, floor: Floats, undecided: Mask, limits: ServingLimits
-) -> Integers:
-    """Launches a side still to measure: up to the minimum first, then by power, within the cap."""
-    extra = np.full(len(floor), -1, dtype=np.int64)
-    rows = np.flatnonzero(undecided)
-    fewest = np.minimum(*test.counts)[rows]
-    size = np.abs(test.welch.difference[rows])
-    margin = np.where(size <= floor[rows], floor[rows] - size, size)
-    needed = needed_processes(
-        (test.variance[0][rows] + test.variance[1][rows]) / 2, margin, _lease_variance(pairs, limits)[rows],
-        alpha=limits.alpha, power=limits.power, cap=limits.max_launches,
-    )  # fmt: skip
-    target = np.where(fewest < limits.min_launches, limits.min_launches, np.maximum(needed, fewest + 1))
-    extra[rows] = np.maximum(np.minimum(target, limits.max_launches) - fewest, 0)
-    return extra
-
-
-def _reasons(
-    limits: ServingLimits, differs: Mask, same: Mask, fewest: Integers, unknown: Mask, extra: Integers
-) -> Texts:
-    few = fewest < limits.min_launches
-    return np.select(
-        [differs, same, fewest < 2, few, unknown, extra > 0],
-        [
-            "the difference is beyond chance and beyond the floor",
-            "the interval lies within the floor",
-            "a single launch says nothing about chance",
-            f"fewer than {limits.min_launches} launches a side",
-            "measured in different leases, and no archived A/A runs say how far leases differ",
-            "neither a difference nor equality within the floor is shown; more launches may decide",
-        ],
-        "not decided: the cap of launches is reached",
-    ).astype(object)

@@ -1,24 +1,15 @@
-"""From statistics to verdicts: effect floors, the decision, its reason, the processes it asks for."""
+"""From process statistics to verdicts of operators: their effect floors, their test, and the one decision."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from tilewatch.tasks.analyse.comparison.decision import Effects, Mask, Rule, Texts, decide, two_sided
 from tilewatch.tasks.analyse.statistics.limits import ComparisonLimits
 from tilewatch.tasks.analyse.statistics.process_values import Floats, Integers
-from tilewatch.tasks.analyse.statistics.stats import (
-    Welch,
-    benjamini_hochberg,
-    needed_processes,
-    upper_spread,
-    welch,
-)
-
-Texts = npt.NDArray[np.object_]
-Mask = npt.NDArray[np.bool_]
+from tilewatch.tasks.analyse.statistics.stats import Welch, upper_spread, welch
 
 
 @dataclass(frozen=True)
@@ -63,41 +54,55 @@ def judge(pairs: Pairs, limits: ComparisonLimits, anchor_drift: float = 0.0) -> 
     """
     floor, floor_reason = floors(pairs, limits, anchor_drift)
     test = _test(pairs, limits)
-    fewest = np.minimum(*pairs.processes)
-    enough = (fewest >= limits.min_processes) & ~pairs.excluded
-    q_value = benjamini_hochberg(np.where(enough, test.p_value, np.nan))
+    decision = decide(_effects(pairs, test, floor, limits), rule(limits))
+    note = "; between-lease spread unknown: no archived A/A runs of this point"
+    decision.reason[pairs.between & np.isnan(pairs.spread) & ~pairs.excluded] += note
+    return Judged(
+        decision.verdict, decision.reason, test, decision.q_value, floor, floor_reason, decision.extra
+    )
+
+
+def rule(limits: ComparisonLimits) -> Rule:
+    """What ``limits`` ask of a verdict, in the words of the one decision."""
+    return Rule(
+        limits.alpha,
+        limits.power,
+        limits.min_processes,
+        limits.max_processes,
+        limits.same_within,
+        "processes",
+    )
+
+
+def _effects(pairs: Pairs, test: Welch, floor: Floats, limits: ComparisonLimits) -> Effects:
     low, high = (np.log(end) for end in test.interval(limits.alpha))
-    with np.errstate(invalid="ignore"):
-        differs = enough & (q_value <= limits.alpha) & (np.abs(test.difference) > floor)
-        same = enough & ~differs & (low >= -floor) & (high <= floor)
-    verdict = np.select(
-        [differs & (test.difference > 0), differs, same], ["SLOWER", "FASTER", "SAME"], "UNDECIDED"
-    ).astype(object)
-    undecided = ~(differs | same) & ~pairs.excluded
-    extra = _extra(pairs, test, floor, undecided, limits)
-    reason = _reason(pairs, limits, {"differs": differs, "same": same, "enough": enough, "extra": extra > 0})
-    return Judged(verdict, reason, test, q_value, floor, floor_reason, extra)
+    same_low, same_high = (np.log(end) for end in test.interval(2 * limits.alpha))
+    return Effects(
+        difference=test.difference, low=low, high=high, same_low=same_low, same_high=same_high,
+        p_value=test.p_value, floor=floor, counts=pairs.processes,
+        variance=(pairs.variance_log[0] + pairs.variance_log[1]) / 2,
+        lease_variance=_lease_variance(pairs, limits), excluded=pairs.excluded,
+    )  # fmt: skip
 
 
 def floors(pairs: Pairs, limits: ComparisonLimits, anchor_drift: float) -> tuple[Floats, Texts]:
     """Effect floor of each pair in logs, and which of the floors was the largest."""
     rows = len(pairs.between)
     known = ~np.isnan(pairs.spread)
-    bound = _lease_spread(pairs, limits)
-    # In one lease the arms alternate and share its drift: the spread itself is the floor the design asks for.
-    spread = np.where(pairs.between, bound, np.where(known, pairs.spread, 0.0))
+    # In one lease the arms alternate and share its drift: ABBA order cancels it, and no floor is needed.
+    identical = np.sqrt(_lease_variance(pairs, limits))
     with np.errstate(invalid="ignore", divide="ignore"):
         absolute = np.log1p(limits.absolute_floor_ns / pairs.median_ns[0])
     candidates = np.stack(
         [
             np.full(rows, np.log1p(limits.relative_floor)),
             np.where(np.isnan(absolute), 0.0, absolute),
-            limits.spread_multiple * spread,
+            limits.spread_multiple * identical,
             # What all share is drift; only what goes beyond it by the floor can be the candidate's own.
             np.where(pairs.between, anchor_drift + np.log1p(limits.relative_floor), 0.0),
         ]
     )
-    multiple = f"{limits.spread_multiple:g} × between-lease A/A spread"
+    multiple = f"{limits.spread_multiple:g} × A/A between leases"
     history = np.where(known, multiple, "between-lease spread unknown: conservative floor")
     names = np.stack(
         [
@@ -111,10 +116,12 @@ def floors(pairs: Pairs, limits: ComparisonLimits, anchor_drift: float) -> tuple
     return candidates.max(axis=0), names[largest, np.arange(rows)].astype(object)
 
 
-def _lease_spread(pairs: Pairs, limits: ComparisonLimits) -> Floats:
+def _lease_variance(pairs: Pairs, limits: ComparisonLimits) -> Floats:
+    """Variance of the difference of two identical leases; 0 in one lease."""
     unknown = np.log1p(limits.unknown_lease_floor) / limits.spread_multiple
     bound = upper_spread(pairs.spread, np.maximum(pairs.degrees, 1.0), limits.spread_confidence)
-    return np.where(np.isnan(pairs.spread), unknown, bound)
+    identical = np.where(np.isnan(pairs.spread), unknown, two_sided(bound))
+    return np.where(pairs.between, identical**2, 0.0)
 
 
 def _test(pairs: Pairs, limits: ComparisonLimits) -> Welch:
@@ -125,53 +132,4 @@ def _test(pairs: Pairs, limits: ComparisonLimits) -> Welch:
         np.fmax(pairs.variance_log[0], np.where(pairs.processes[0] > pairs.dies[0], rounding[0], np.nan)),
         np.fmax(pairs.variance_log[1], np.where(pairs.processes[1] > pairs.dies[1], rounding[1], np.nan)),
     )
-    lease = np.where(pairs.between, 2 * _lease_spread(pairs, limits) ** 2, 0.0)
-    return welch(pairs.mean_log, variance, pairs.processes, lease, pairs.dies)
-
-
-def _extra(pairs: Pairs, test: Welch, floor: Floats, undecided: Mask, limits: ComparisonLimits) -> Integers:
-    """Processes a side still to measure: up to the minimum first, then by power, within the cap."""
-    extra = np.full(len(floor), -1, dtype=np.int64)
-    rows = np.flatnonzero(undecided)
-    fewest = np.minimum(*pairs.processes)[rows]
-    variance = (pairs.variance_log[0][rows] + pairs.variance_log[1][rows]) / 2
-    size = np.abs(test.difference[rows])
-    # Under the floor SAME needs room up to the floor; over it, the difference itself must stand out.
-    margin = np.where(size <= floor[rows], floor[rows] - size, size)
-    lease = np.where(pairs.between[rows], 2 * _lease_spread(pairs, limits)[rows] ** 2, 0.0)
-    needed = needed_processes(
-        variance, margin, lease, alpha=limits.alpha, power=limits.power, cap=limits.max_processes
-    )
-    target = np.where(fewest < limits.min_processes, limits.min_processes, np.maximum(needed, fewest + 1))
-    asked = np.maximum(np.minimum(target, limits.max_processes) - fewest, 0)
-    # More processes do not narrow the spread between leases; only more archived leases do.
-    hopeless = (fewest >= limits.min_processes) & (2 * np.sqrt(lease) > margin)
-    extra[rows] = np.where(hopeless, 0, asked)
-    return extra
-
-
-def _reason(pairs: Pairs, limits: ComparisonLimits, masks: dict[str, Mask]) -> Texts:
-    fewest = np.minimum(*pairs.processes)
-    unknown = pairs.between & np.isnan(pairs.spread)
-    words = np.select(
-        [
-            pairs.excluded,
-            masks["differs"],
-            masks["same"],
-            fewest < 2,
-            ~masks["enough"],
-            masks["extra"],
-        ],
-        [
-            "",
-            "the difference is beyond chance and beyond the floor",
-            "the confidence interval lies within the floor",
-            "a single process says nothing about chance",
-            f"fewer than {limits.min_processes} processes a side",
-            "neither a difference nor equality within the floor is shown; more processes may decide",
-        ],
-        "not decided: more processes would not help, the cap or the between-lease spread is reached",
-    ).astype(object)
-    note = "; between-lease spread unknown: no archived A/A runs of this point"
-    words[unknown & ~pairs.excluded] += note
-    return words
+    return welch(pairs.mean_log, variance, pairs.processes, _lease_variance(pairs, limits), pairs.dies)

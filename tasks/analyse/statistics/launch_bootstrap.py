@@ -22,6 +22,9 @@ class LaunchTest:
     welch: Welch
     low: Floats
     high: Floats
+    same_low: Floats
+    same_high: Floats
+    """Ends of the ``1 - 2 alpha`` interval, by which equality is judged."""
     counts: tuple[Integers, Integers]
     variance: tuple[Floats, Floats]
 
@@ -42,9 +45,9 @@ def launch_test(
     means = [_mean(side, count) for side, count in zip(sides, counts, strict=True)]
     spread = [_variance(*parts) for parts in zip(sides, means, counts, strict=True)]
     tested = welch((means[0], means[1]), (spread[0], spread[1]), (counts[0], counts[1]))
-    low, high = np.full(len(base), np.nan), np.full(len(base), np.nan)
+    low, high, same_low, same_high = (np.full(len(base), np.nan) for _ in range(4))
     rows = np.flatnonzero((counts[0] > 1) & (counts[1] > 1))
-    level = _expanded_level(tested, spread, counts, limits.alpha)
+    level, same_level = (_expanded_level(tested, spread, counts, a) for a in (limits.alpha, 2 * limits.alpha))
     size = max(1, _DRAWS_AT_ONCE // limits.resamples // max(1, sides[0].shape[1] + sides[1].shape[1]))
     for start in range(0, len(rows), size):
         part = rows[start : start + size]
@@ -54,7 +57,8 @@ def launch_test(
         ]
         differences = np.sort(drawn[1] - drawn[0], axis=1)
         low[part], high[part] = _ends(differences, level[part])
-    return LaunchTest(tested, low, high, (counts[0], counts[1]), (spread[0], spread[1]))
+        same_low[part], same_high[part] = _ends(differences, same_level[part])
+    return LaunchTest(tested, low, high, same_low, same_high, (counts[0], counts[1]), (spread[0], spread[1]))
 
 
 def _padded(rows: Sequence[Sequence[float]]) -> Floats:

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-ANALYSIS_VERSION = 2
+ANALYSIS_VERSION = 3
 """Raised when the same tables would give other verdicts; stored on every derived row."""
 
 
@@ -19,12 +19,14 @@ class ComparisonLimits:
     """False discovery rate over the table, and one minus the confidence of every interval (design 8)."""
     relative_floor: float = 0.02
     """Smallest effect worth a verdict: with it Welch on process medians calls no A/A pair different."""
+    same_within: float = 0.02
+    """What a user calls the same (``--same-within``): SAME is an interval within it, whatever the noise."""
     absolute_floor_ns: float = 100.0
     """Five 20 ns device ticks; percentages mean nothing near the timer's resolution."""
     timer_tick_ns: float = 20.0
     """Device tick; its uniform rounding error bounds the variance of process values from below."""
     spread_multiple: float = 3.0
-    """Effect floor in own between-lease A/A spreads (design 8)."""
+    """Effect floor between leases in A/A: the scatter of the difference of two identical leases."""
     spread_confidence: float = 0.8
     """The floor uses this upper bound of the spread: few leases know it badly, and points share a lease."""
     unknown_lease_floor: float = 0.22
@@ -106,6 +108,8 @@ class ServingLimits:
     """False discovery rate over the table, and one minus the confidence of every interval (design 8)."""
     relative_floor: float = 0.005
     """Smallest effect worth a verdict: an absolute gate with 2 % slack cannot see it (design 8)."""
+    same_within: float = 0.01
+    """What a user calls the same (``--same-within``): SAME is an interval within it, whatever the noise."""
     spread_multiple: float = 3.0
     """Effect floor in standard errors of two identical arms (design 8)."""
     spread_confidence: float = 0.8

@@ -1,4 +1,4 @@
-"""Statistics over many points at once: Welch on logs, false discovery rate, intervals, needed processes."""
+"""Statistics over many points at once: Welch on logs, false discovery rate, intervals."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import numpy as np
 from scipy import stats
 
 from tilewatch.tasks.analyse.statistics.process_values import Floats, Integers
-
-_ROWS_AT_ONCE = 20_000
 
 
 @dataclass(frozen=True)
@@ -63,26 +61,6 @@ def benjamini_hochberg(p_values: Floats) -> Floats:
     if tested.any():
         adjusted[tested] = stats.false_discovery_control(p_values[tested], method="bh")
     return adjusted
-
-
-def needed_processes(
-    variance: Floats, margin: Floats, extra_variance: Floats, *, alpha: float, power: float, cap: int
-) -> Integers:
-    """Processes a side so that an effect of ``margin`` (in logs) is decided with ``power``; at most ``cap``.
-
-    ``variance`` is the mean of the two sides' variances. The smallest n with
-    (t(1−α/2, 2n−2) + t(power, 2n−2)) · sqrt(2·variance/n + extra) ≤ margin, found by trying each n; ``cap``
-    where none does or the variance is unknown.
-    """
-    sizes = np.arange(2, cap + 1)
-    quantiles = stats.t.ppf(1 - alpha / 2, 2 * sizes - 2) + stats.t.ppf(power, 2 * sizes - 2)
-    needed = np.full(len(variance), cap, dtype=np.int64)
-    for start in range(0, len(variance), _ROWS_AT_ONCE):
-        rows = slice(start, start + _ROWS_AT_ONCE)
-        error = np.sqrt(2 * variance[rows, None] / sizes + extra_variance[rows, None])
-        enough = quantiles * error <= margin[rows, None]
-        needed[rows] = np.where(enough.any(axis=1), sizes[enough.argmax(axis=1)], cap)
-    return needed
 
 
 def upper_spread(spread: Floats, degrees: Floats, confidence: float) -> Floats:

@@ -78,8 +78,6 @@ def _reason(row: Row, changes: TilingChanges) -> str:
         said = changes.of(row)
         said = f"tiling changed: {said}" if said else "no tiling change observed"
     parts = [row["refused"] and f"refused: {row['refused']}", said]
-    if row["extra_processes"]:
-        parts.append(f"{row['extra_processes']} more processes would decide")
     if row["confirmed"] is not None:
         parts.append("confirmed in a second lease" if row["confirmed"] else "not confirmed in a second lease")
     if row["base_operator"] != row["candidate_operator"]:
