@@ -13,6 +13,7 @@ from tilewatch.flows.requests import CompareRequest, ReanalyseRequest
 from tilewatch.flows.retries import SAFE_TO_REPEAT
 from tilewatch.flows.steps.report import SweepReport, report_run
 from tilewatch.flows.steps.reversals import Pair, changed_verdicts, pairs_of
+from tilewatch.flows.steps.shared_labels import labels_shared
 from tilewatch.flows.steps.tabulate import rebuild_run
 from tilewatch.infra.archive import open_archive
 from tilewatch.infra.settings import load_settings
@@ -20,10 +21,11 @@ from tilewatch.infra.settings import load_settings
 
 @dataclass(frozen=True)
 class Reanalysis:
-    """The rebuilt runs, and one row a point whose verdict is another one now."""
+    """The rebuilt runs, one row a point whose verdict is another one now, and labels of several builds."""
 
     runs: tuple[SweepReport, ...]
     changed: tuple[dict[str, Any], ...]
+    shared_labels: tuple[str, ...] = ()
 
 
 @flow(name="reanalyse", flow_run_name="reanalyse {request.runs}")
@@ -37,12 +39,14 @@ def reanalyse(request: ReanalyseRequest) -> Reanalysis:
     for pair in pairs:
         compare(CompareRequest(baseline=pair.baseline, candidate=pair.candidate, overrides=pair.overrides))
     changed = verdicts(pairs)
+    shared = shared_label_sentences()
     create_table_artifact(
         changed,
         key="reanalysis",
-        description=f"{len(rebuilt)} runs, {len(pairs)} comparisons, {len(changed)} verdicts changed",
+        description=f"{len(rebuilt)} runs, {len(pairs)} comparisons, {len(changed)} verdicts changed"
+        + "".join(f"; {sentence}" for sentence in shared),
     )
-    return Reanalysis(rebuilt, tuple(changed))
+    return Reanalysis(rebuilt, tuple(changed), tuple(shared))
 
 
 @task(name="rebuild", task_run_name="rebuild {run}", **SAFE_TO_REPEAT)
@@ -51,6 +55,13 @@ def rebuild(run: str) -> SweepReport:
     settings = load_settings()
     with open_archive(settings) as archive:
         return report_run(settings, archive, rebuild_run(settings, archive, run))
+
+
+@task(name="shared labels", **SAFE_TO_REPEAT)
+def shared_label_sentences() -> list[str]:
+    """What a person must know of labels that stand for more than one build."""
+    with open_archive(load_settings()) as archive:
+        return [shared.sentence for shared in labels_shared(archive)]
 
 
 @task(name="comparisons", **SAFE_TO_REPEAT)

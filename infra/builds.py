@@ -8,6 +8,7 @@ from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.infra.archive import Archive
 from tilewatch.infra.settings import Settings
 from tilewatch.infra.simulated_device import AGENT, chosen_build
+from tilewatch.tasks.builds.packages import release_text
 from tilewatch.tasks.measure.run import describe
 from tilewatch.tasks.simulate.capture import device_facts
 
@@ -18,7 +19,11 @@ class BuildChangedError(TilewatchError):
 
 @dataclass(frozen=True)
 class PresentBuild:
-    """What would be measured now, on what. ``cann`` is empty where there is none."""
+    """What would be measured now, on what.
+
+    ``cann`` is the release of CANN and those of operator packages that differ from it, as ``release_text``
+    spells them; empty where there is no CANN.
+    """
 
     build_id: str
     device_class: str
@@ -33,10 +38,10 @@ def present_build(settings: Settings, agent: str, *, label: str | None = None, s
     if agent == AGENT:
         chosen = chosen_build(label, soc)
         return PresentBuild(
-            chosen.build_id, str(device_facts(chosen)["device_class"]), chosen.components.get("cann", "")
+            chosen.build_id, str(device_facts(chosen)["device_class"]), release_text(chosen.components)
         )
     found = describe(str(settings.measure_python), agent)
-    return PresentBuild(found.build_id, found.device_class, found.components.get("cann", ""))
+    return PresentBuild(found.build_id, found.device_class, release_text(found.components))
 
 
 def newest_label(archive: Archive, build_id: str) -> str | None:

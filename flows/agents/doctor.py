@@ -13,6 +13,7 @@ from typing import Any
 
 from tilewatch.infra.doctor import Finding
 from tilewatch.infra.settings import Settings
+from tilewatch.tasks.builds.packages import mixes, release_text
 from tilewatch.tasks.measure.program import locks
 from tilewatch.tasks.measure.run import MeasureError, describe
 
@@ -170,8 +171,11 @@ def _describes(settings: Settings) -> Finding:
         found = describe(str(settings.measure_python), "npu")
     except MeasureError as error:
         return Finding("npu agent", "fail", str(error), "See the checks above")
-    cann = found.components.get("cann", "unknown")
+    cann = release_text(found.components) or "unknown"
     what = f"{found.device}, {found.cores} AI Cores, CANN {cann}, build {found.build_id}"
     if found.facts.get("evidence") != "measured":
         return Finding("npu agent", "warn", f"{what}: a stand-in, its numbers are simulated", SET_ENV)
+    if mixed := mixes(found.components):
+        fix = "Where the mix is meant, nothing needs to be done"
+        return Finding("npu agent", "warn", f"{what}: {'; '.join(mixed)}", fix)
     return Finding("npu agent", "ok", what)

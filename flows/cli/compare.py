@@ -113,8 +113,12 @@ def report(
 def reanalyse(
     runs: Annotated[list[str], typer.Argument(help="Run ids, as `tilewatch runs` lists them.")],
 ) -> None:
-    """Rebuild every table of a run from its raw captures with the present code, and its report."""
+    """Rebuild every table of a run from its raw captures with the present code, and its report.
+
+    Then say which archived runs share a build label although their version files differ.
+    """
     from tilewatch.flows.steps.report import report_run
+    from tilewatch.flows.steps.shared_labels import labels_shared
     from tilewatch.flows.steps.tabulate import rebuild_run
 
     with told():
@@ -124,6 +128,8 @@ def reanalyse(
                 rebuilt = report_run(settings, archive, rebuild_run(settings, archive, run))
                 out.print(f"{run}: {rebuilt.sentence}", soft_wrap=True)
                 out.print(f"report: {rebuilt.path}", soft_wrap=True)
+            for shared in labels_shared(archive):
+                warn(shared.sentence)
 
 
 def _show_serving(done: ServingCompared, base: str, candidate: str, as_json: bool, as_csv: bool) -> None:

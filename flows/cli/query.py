@@ -13,9 +13,10 @@ import typer
 from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.data_contracts.serving_tables import SERVING_TABLES
 from tilewatch.flows.cli.exits import FAILED, told
-from tilewatch.flows.cli.output import complain, out, show_rows, show_table
+from tilewatch.flows.cli.output import complain, out, show_rows, show_table, warn
 from tilewatch.infra.archive import open_archive
 from tilewatch.infra.settings import load_settings
+from tilewatch.tasks.builds.packages import mixes
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: a list of objects.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
@@ -159,5 +160,7 @@ def _show_head(head: pa.Table) -> None:
     shown = ("build", "build_id", "device", "host", "agent", "evidence", "preset", "seed", "lease_id")
     show_rows(("of the run", "value"), [(k, first[k]) for k in shown], title=f"Run {first['run_id']}")
     show_rows(("component", "version"), sorted(first["build_components"]), title="Build")
+    for sentence in mixes(dict(first["build_components"])):
+        warn(sentence)
     columns = ["experiment", "status", "status_reason", "planned_points", "missing_points", "command"]
     show_table(head.select(columns), title="Experiments")

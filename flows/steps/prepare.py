@@ -16,6 +16,7 @@ from tilewatch.infra.settings import Settings
 from tilewatch.infra.simulated_device import AGENT as SIMULATED
 from tilewatch.infra.simulated_device import chosen_build, simulated_document
 from tilewatch.infra.spool import RunFolder
+from tilewatch.tasks.builds.packages import label_part, mixes
 from tilewatch.tasks.measure.environment import BuildEnvironment, BuildEnvironmentError
 from tilewatch.tasks.measure.method import default_method, method_hash
 from tilewatch.tasks.measure.run import Description, describe
@@ -109,6 +110,8 @@ def _document(
     description = describe(python, options.agent, environment.variables() if environment else None)
     method = default_method(options.agent, graphs=_replays(planned), tenants=settings.tenants)
     label = environment.label if environment else options.build or _label(options.agent, description)
+    for sentence in mixes(description.components):
+        current().note(sentence)
     return RunDocument(
         run_id=spool.new_run_id(),
         started_ns=time.time_ns(),
@@ -262,9 +265,11 @@ def _refuse_taken_label(archive: Archive, label: str, identity: str) -> None:
 
 def _label(agent: str, description: Description) -> str:
     """The label of a build that was not named: agent, the version that matters most, a piece of its hash."""
-    matters = "cann" if agent == "npu" else "torch"
-    version = description.components.get(matters, "unknown").split("+")[0]
-    return f"{agent}-{matters}{version}-{description.build_id[:6]}"
+    if agent == "npu":
+        version = f"cann{label_part(description.components) or 'unknown'}"
+    else:
+        version = f"torch{description.components.get('torch', 'unknown').split('+')[0]}"
+    return f"{agent}-{version}-{description.build_id[:6]}"
 
 
 def _command(options: SweepOptions) -> str:

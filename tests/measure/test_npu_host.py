@@ -85,4 +85,5 @@ def test_version_files_of_real_hosts_name_version_and_inner_build(
     asked: Callable[[str], Any], shared: Path, file: str, versions: list[str]
 ) -> None:
     text = (shared / "samples/env" / file).read_text()
-    assert list(dict.fromkeys(asked("0")._VERSION.findall(text))) == versions
+    stated = asked("0").cann_packages.stated_versions({file: text})
+    assert stated[file].split() == versions

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tilewatch.data_contracts import conform
 from tilewatch.tasks.analyse.comparison.confirm import confirm
 from tilewatch.tasks.analyse.comparison.control import Control, control, control_table
-from tilewatch.tasks.analyse.comparison.identity import Identity, changed_components, identity
+from tilewatch.tasks.analyse.comparison.identity import Identity, identity
 from tilewatch.tasks.analyse.comparison.keys import check_names
 from tilewatch.tasks.analyse.comparison.pairing import SHAPE, as_pairs, pair, side
 from tilewatch.tasks.analyse.comparison.verdicts import Judged, Pairs, judge
@@ -26,6 +26,7 @@ from tilewatch.tasks.analyse.statistics.limits import (
 )
 from tilewatch.tasks.analyse.statistics.process_values import Floats
 from tilewatch.tasks.analyse.tables import AnalysisError, RunTables, join
+from tilewatch.tasks.builds.changes import changed_components
 from tilewatch.tasks.sql import sql
 
 _IS_ANCHOR = """
@@ -175,7 +176,7 @@ def _identity_columns(
     rows: pa.Table, identities: tuple[Identity, Identity], request: Request, arms: tuple[str, str] | None
 ) -> dict[str, pa.Array]:
     base, candidate = identities
-    changed = changed_components(base, candidate)
+    changed = changed_components(base.components, candidate.components)
     method = pc.coalesce(rows["c_method"], rows["b_method"], pa.scalar("unknown"))
     differs = pc.fill_null(pc.not_equal(rows["b_method"], rows["c_method"]), False)
     both = pc.binary_join_element_wise(rows["b_method"], rows["c_method"], " -> ")

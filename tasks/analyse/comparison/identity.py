@@ -35,13 +35,3 @@ def identity(tables: RunTables, name: str) -> Identity:
         plan_hashes=tables.distinct("plan_hash"),
         method_hashes=tables.distinct("method_hash"),
     )
-
-
-def changed_components(base: Identity, candidate: Identity) -> list[str]:
-    """Components that differ, sorted, as ``name: old -> new``; ``absent`` where a side lacks one."""
-    names = sorted(base.components.keys() | candidate.components.keys())
-    return [
-        f"{name}: {base.components.get(name, 'absent')} -> {candidate.components.get(name, 'absent')}"
-        for name in names
-        if base.components.get(name) != candidate.components.get(name)
-    ]

@@ -32,6 +32,7 @@ from tilewatch.tasks.analyse.comparison.serving_values import ServingTables
 from tilewatch.tasks.analyse.comparison.serving_verdicts import ServingJudged, judge_serving
 from tilewatch.tasks.analyse.statistics.limits import ANALYSIS_VERSION, ServingLimits, limits_hash
 from tilewatch.tasks.analyse.tables import AnalysisError
+from tilewatch.tasks.builds.changes import changed_components
 
 ACCEPTANCE_DIFFERS = "acceptance_differs"
 LAUNCHES_FAILED = "launches_failed"
@@ -127,7 +128,7 @@ def _identity(
     compared_by: str,
     rows: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    changed = _changed(request.base_components, request.candidate_components)
+    changed = changed_components(request.base_components, request.candidate_components)
     groups = [[row["groups"][side] for row in rows if row["groups"][side]] for side in (0, 1)]
     runs = [sorted({run for group in side for run in group["run_ids"]}) for side in groups]
     hashes = [sorted({(g["plan_hash"], g["method_hash"]) for g in side}) for side in groups]
@@ -153,14 +154,6 @@ def _identity(
         "power": request.limits.power,
         "analysis_version": ANALYSIS_VERSION,
     }
-
-
-def _changed(base: Mapping[str, str], candidate: Mapping[str, str]) -> list[str]:
-    return [
-        f"{name}: {base.get(name, 'absent')} -> {candidate.get(name, 'absent')}"
-        for name in sorted({*base, *candidate})
-        if base.get(name) != candidate.get(name)
-    ]
 
 
 def _row(

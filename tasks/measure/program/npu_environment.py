@@ -13,6 +13,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+import cann_packages
 import machine
 
 MARKER = "SOFTWARE_NPU_MARKER"
@@ -24,12 +25,10 @@ TASK_QUEUE_DEFAULT = "1"
 
 NPU_SMI_TIMEOUT_S = 20
 DRIVER_ROOTS = (Path("/usr/local/Ascend"),)
-TOOLKIT_VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_OPP_PATH")
 VERSION_FILES = {
     "driver": "driver/version.info",
     "firmware": "firmware/version.info",
 }
-TOOLKIT_FILES = ("version.cfg", "*/version.info", "ascend_*_install.info", "*/ascend_*_install.info")
 FORBID_VARIABLE = "TILEWATCH_FORBID_INTERNAL_FORMAT"
 RECORDED = (
     "TASK_QUEUE_ENABLE", "ASCEND_LAUNCH_BLOCKING", "ASCEND_GLOBAL_LOG_LEVEL", "ASCEND_MODULE_LOG_LEVEL",
@@ -42,9 +41,6 @@ _TENANT = re.compile(
 )
 _CHIP_NAME = re.compile(r"^\|\s*(\d+)\s+\S+\s*\|[^|]*\|[^|]*\|$")
 _BUS_ID = re.compile(r"^\|[^|]*\|\s*[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s*\|")
-_VERSION = re.compile(
-    r"^\s*(?:version|Version|innerversion|Innerversion|\w+_running_version)\s*=\s*\[?([^\s\]]+)", re.MULTILINE
-)
 
 
 def log_variables(kind: str, folder: Optional[Path]) -> Dict[str, str]:
@@ -125,7 +121,9 @@ def _cores(properties: Any) -> Dict[str, int]:
 
 
 def components() -> Dict[str, str]:
-    """Build identity: packages, CANN by torch_npu's own question, and every version file's versions."""
+    """Build identity: Python packages, CANN and its packages by torch_npu's own question and by every version
+    file, the libraries that hold host tiling, and custom operator packages, both by their bytes.
+    """
     import torch
     import torch_npu
 
@@ -134,11 +132,12 @@ def components() -> Dict[str, str]:
         "torch_npu": str(torch_npu.__version__),
         "torch_npu_git": str(getattr(torch_npu.version, "git_version", None) or "unknown"),
         "python": platform.python_version(),
-        "cann": _cann_version(),
+        "cann": _package_version("CANN") or "unknown",
+        **cann_packages.answered_versions(_package_version),
+        **cann_packages.stated_versions(version_files()),
+        **cann_packages.host_libraries(),
+        **cann_packages.custom_packages(),
     }
-    for name, text in version_files().items():
-        if versions := _VERSION.findall(text):
-            found[name] = " ".join(dict.fromkeys(versions))
     if said := marker():
         found["software_npu"] = said
     return found
@@ -151,13 +150,7 @@ def version_files() -> Dict[str, str]:
         for name, below in VERSION_FILES.items():
             if (root / below).is_file():
                 found[name] = (root / below).read_text(encoding="utf-8", errors="replace")
-    for variable in TOOLKIT_VARIABLES:
-        root = Path(os.environ.get(variable) or "/nonexistent")
-        for pattern in TOOLKIT_FILES:
-            for path in sorted(root.glob(pattern)):
-                name = path.relative_to(root).as_posix()
-                found.setdefault(name, path.read_text(encoding="utf-8", errors="replace"))
-    return found
+    return {**found, **cann_packages.version_files()}
 
 
 def state() -> Dict[str, Any]:
@@ -223,10 +216,11 @@ def _npu_smi(*words: str) -> Optional[str]:
     return done.stdout
 
 
-def _cann_version() -> str:
+def _package_version(name: str) -> str:
+    """What torch_npu answers for a package; blank where it has no answer."""
     from torch_npu.npu.utils import get_cann_version
 
-    return str(get_cann_version(module="CANN") or "unknown")
+    return str(get_cann_version(module=name) or "")
 
 
 def _tuning_bank() -> Optional[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tilewatch.tasks.builds.packages import mixes
 from tilewatch.tasks.publish.display import count, duration, experiment_name
 
 _SHOWN_VALUES = 3
@@ -56,6 +57,16 @@ def build_rows(runs: pa.Table) -> list[tuple[str, list[tuple[str, str]]]]:
         for run in runs.to_pylist()
     }
     return sorted(builds.items())
+
+
+def mixed_builds(runs: pa.Table) -> list[str]:
+    """One sentence for every operator package that is of another release than its build's CANN."""
+    found = {
+        f"Build {run['build']}: {sentence}."
+        for run in runs.to_pylist()
+        for sentence in mixes(dict(run["build_components"] or []))
+    }
+    return sorted(found)
 
 
 def environment_rows(captures: pa.Table) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from tilewatch.tasks.publish.display import count
 from tilewatch.tasks.publish.run_report.bands import Row
 from tilewatch.tasks.publish.run_report.content import ReportContent
+from tilewatch.tasks.publish.run_report.environment import mixed_builds
 from tilewatch.tasks.publish.run_report.tiling_changes import TilingChanges
 from tilewatch.tasks.publish.summary import comparison_summary, sweep_sentence
 
@@ -47,6 +48,7 @@ def _banners(content: ReportContent) -> list[str]:
     banners = [SIMULATED_BANNER] if content.simulated else []
     if "cpu" in content.distinct("agent"):
         banners.append(CPU_BANNER)
+    banners += mixed_builds(content.runs)
     for run in content.runs.to_pylist():
         if run["status"] != "complete":
             reason = run["status_reason"] or "no reason recorded"

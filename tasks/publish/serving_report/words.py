@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from tilewatch.tasks.publish.display import NOTHING, count, digits, duration, ratio
+from tilewatch.tasks.publish.run_report.environment import mixed_builds
 from tilewatch.tasks.publish.run_report.headline import CPU_BANNER, SIMULATED_BANNER
 from tilewatch.tasks.publish.serving_report.content import ServingContent
 from tilewatch.tasks.publish.summary import VERDICTS
@@ -128,6 +129,7 @@ def banners(content: ServingContent) -> list[str]:
     said = [SIMULATED_BANNER] if content.simulated else []
     if "cpu" in content.launches["agent"].to_pylist():
         said.append(f"Reference server on a CPU. {CPU_BANNER}")
+    said += mixed_builds(content.runs)
     for run in content.runs.to_pylist():
         if run["status"] != "complete":
             said.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from tilewatch.tasks.builds.packages import label_part
 from tilewatch.tasks.plan.build_id import build_id
 from tilewatch.tasks.read.host.npu_smi import DeviceState, looks_like_npu_smi, read_npu_smi
 from tilewatch.tasks.read.host.version_files import VersionFile, read_version_file, split_collected
@@ -38,8 +39,8 @@ class BuildIdentity:
 
     @property
     def label(self) -> str:
-        """A label for a build that nobody named: its CANN version and a piece of its hash, or ``unknown``."""
-        return f"cann{self.cann_version}-{self.build_id[:6]}" if self.cann_version else UNKNOWN
+        """A label for a build that nobody named: its releases and a piece of its hash, or ``unknown``."""
+        return f"cann{label_part(self.components)}-{self.build_id[:6]}" if self.cann_version else UNKNOWN
 
 
 @dataclass(frozen=True)

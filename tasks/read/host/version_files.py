@@ -111,7 +111,7 @@ def _package(path: str, values: dict[str, str]) -> dict[str, str]:
         {
             named: values["Version"],
             f"{named}_timestamp": values.get("timestamp"),
-            "cann": values.get("version_dir"),
+            "cann": values.get("version_dir", "").removeprefix("cann-"),
         }
     )
 

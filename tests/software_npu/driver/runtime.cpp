@@ -1,9 +1,12 @@
 // Streams, synchronising, errors and the identity of the device: the runtime part of libascendcl.
 #include "device.hpp"
 
+#include <algorithm>
 #include <cstdarg>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 
 namespace soft {
 namespace {
@@ -157,14 +160,34 @@ EXPORT const char* aclGetRecentErrMsg() {
 }
 EXPORT void aclAppLog(aclLogLevel, const char*, const char*, uint32_t, const char*, ...) {}
 
+// Version= of share/info/<package>/version.info below ASCEND_HOME_PATH, blank where there is none: as CANN's own
+// question does, with '-' and '_' of the name for each other.
+static std::string installed(std::string package) {
+    for (int attempt = 0; attempt < 2; ++attempt) {
+        std::ifstream file(setting("ASCEND_HOME_PATH", "") + "/share/info/" + package + "/version.info");
+        for (std::string line; std::getline(file, line);)
+            if (line.rfind("Version=", 0) == 0) return line.substr(8);
+        for (char& c : package) c = c == '-' ? '_' : c == '_' ? '-' : c;
+    }
+    return "";
+}
 EXPORT aclError aclsysGetCANNVersion(aclCANNPackageName, aclCANNPackageVersion* version) {
     std::memset(version, 0, sizeof(*version));
-    const std::string text = setting("SOFTWARE_NPU_CANN", "9.1.0");
+    std::string text = installed("runtime");  // CANN is the version of its runtime package
+    if (const auto dash = text.find('-'); dash != std::string::npos) {
+        std::string rest = text.substr(dash + 1);
+        rest.erase(std::remove(rest.begin(), rest.end(), '.'), rest.end());
+        text = text.substr(0, dash) + "." + rest;
+    }
+    if (text.empty()) text = setting("SOFTWARE_NPU_CANN", "9.1.0");
     std::strncpy(version->version, text.c_str(), sizeof(version->version) - 1);
     return OK;
 }
-EXPORT aclError aclsysGetVersionStr(char*, char* text) {
-    std::strcpy(text, setting("SOFTWARE_NPU_CANN", "9.1.0").c_str());
+EXPORT aclError aclsysGetVersionStr(char* package, char* text) {
+    if (setting("SOFTWARE_NPU_DIES_OF", "") == package) std::abort();
+    const std::string found = installed(package);
+    if (found.empty()) return 100000;
+    std::strcpy(text, found.c_str());
     return OK;
 }
 
