@@ -14,13 +14,19 @@ import pyarrow.compute as pc
 from prefect.artifacts import create_markdown_artifact
 from prefect.events import emit_event
 
+from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.flows.compare import Comparison
-from tilewatch.infra.fleet_names import REGRESSION_EVENT
+from tilewatch.infra.fleet_names import NOT_COMPARABLE_EVENT, REGRESSION_EVENT
+from tilewatch.tasks.analyse.comparison.coverage import coverage
 from tilewatch.tasks.publish.display import duration, ratio
 from tilewatch.tasks.publish.summary import comparison_summary, point_words, worst_first
 
 SHOWN_ROWS = 3
 Row = dict[str, Any]
+
+
+class NotComparableError(TilewatchError):
+    """A watch that could not compare every armed point: nothing can be said of the rest."""
 
 
 def confirmed_slower(rows: pa.Table) -> pa.Table:
@@ -29,35 +35,61 @@ def confirmed_slower(rows: pa.Table) -> pa.Table:
 
 
 def alert(key: str, comparison: Comparison, command: str, cause: Callable[[Row], str] | None = None) -> str:
-    """Leave the outcome as artifact ``key``; emit an event where something got slower. Returns the text."""
+    """Leave the outcome as artifact ``key``; emit an event where something got slower, or was not compared.
+
+    Returns the text.
+    """
+    covered = coverage(comparison.rows)
     slower = confirmed_slower(comparison.rows)
     count = int(slower.num_rows)
-    if not count:
-        calm = quiet(comparison)
-        create_markdown_artifact(calm, key=key)
-        return calm
-    worst = slower.slice(0, SHOWN_ROWS).to_pylist()
-    text = loud(comparison, worst, count, command, cause or build_cause)
+    if count:
+        worst = slower.slice(0, SHOWN_ROWS).to_pylist()
+        text = loud(comparison, worst, count, command, cause or build_cause)
+    else:
+        text = quiet(comparison)
+    if count and not covered.whole:
+        text = f"**{_capital(covered.sentence)}**\n\n{text}"
     create_markdown_artifact(text, key=key)
-    candidate = worst[0]["candidate"]
-    emit_event(
-        event=REGRESSION_EVENT,
-        resource={"prefect.resource.id": f"tilewatch.build.{worst[0]['build']}"},
-        payload={"slower": count, "candidate": candidate, "text": text, "at": comparison.address},
-    )
+    if count or not covered.whole:
+        _tell(REGRESSION_EVENT if count else NOT_COMPARABLE_EVENT, comparison, count, text)
     return text
 
 
+def _tell(event: str, comparison: Comparison, slower: int, text: str) -> None:
+    first = comparison.rows.slice(0, 1).to_pylist()
+    build, candidate = (first[0]["build"], first[0]["candidate"]) if first else ("unknown", "unknown")
+    emit_event(
+        event=event,
+        resource={"prefect.resource.id": f"tilewatch.build.{build}"},
+        payload={"slower": slower, "candidate": candidate, "text": text, "at": comparison.address},
+    )
+
+
+def refuse_uncompared(comparison: Comparison, command: str) -> None:
+    """Raise NotComparableError where an armed point was refused, is missing, or could not be judged."""
+    covered = coverage(comparison.rows)
+    if not covered.whole:
+        raise NotComparableError(
+            covered.sentence,
+            f"`{command}` shows every point; measure as the baseline was, or approve another",
+        )
+
+
 def quiet(comparison: Comparison) -> str:
-    """One sentence and the link, where there is nothing to be alarmed about."""
+    """What was compared and the link, where nothing got slower."""
     summary = comparison_summary(comparison.rows)
     unconfirmed = summary.counts["SLOWER"]
     sentence = (
-        f"{unconfirmed} points were SLOWER once and not in a second lease; no alarm."
+        f"{_capital(summary.coverage.sentence)} {unconfirmed} points were SLOWER once and not in a second "
+        "lease; no alarm."
         if unconfirmed
         else summary.sentence
     )
     return f"{sentence}\n\nPublished at `{comparison.address}`, [report]({comparison.report.as_uri()})\n"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def loud(

@@ -10,7 +10,7 @@ from prefect import flow, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
-from tilewatch.flows.alerts import alert, build_cause
+from tilewatch.flows.alerts import alert, build_cause, refuse_uncompared
 from tilewatch.flows.compare import Comparison
 from tilewatch.flows.confirmation import Measured, compare_confirmed, measure
 from tilewatch.flows.experiments import experiments
@@ -45,7 +45,8 @@ def cann_upgrade(request: UpgradeRequest) -> Upgrade:
 
     Old and new build are arms of one sweep where both stand side by side; otherwise the drift of the anchor
     kernels between the leases bounds the floor. Aborts where the build is not the one that the run is
-    about: before the sweep, during it, or after it.
+    about: before the sweep, during it, or after it. Fails as "not comparable" after it has told where an
+    armed point was refused or is missing.
     """
     versions(request)
     found = present(request.sweep, request.new_build_id)
@@ -60,6 +61,7 @@ def cann_upgrade(request: UpgradeRequest) -> Upgrade:
     compared = compare_confirmed(against, request.sweep, done.candidate)
     command = f"tilewatch compare {compared.rows['baseline'][0]} {done.candidate.run_id}"
     text = alert("cann-upgrade", compared, command, predicted_cause(predicted))
+    refuse_uncompared(compared, command)
     return Upgrade(tuple(predicted), done.candidate, compared, text)
 
 

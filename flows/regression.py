@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
-from tilewatch.flows.alerts import alert
+from tilewatch.flows.alerts import alert, refuse_uncompared
 from tilewatch.flows.compare import Comparison
 from tilewatch.flows.confirmation import compare_confirmed, measure
 from tilewatch.flows.requests import CompareRequest, RegressionRequest
@@ -31,7 +31,8 @@ class Regression:
 def regression(request: RegressionRequest) -> Regression:
     """Measure, judge the new run against the baseline, confirm what is SLOWER, and tell.
 
-    Fails as "not armed" before anything is measured where no baseline is approved.
+    Fails as "not armed" before anything is measured where no baseline is approved, and as "not comparable"
+    after it has told what there is to tell where an armed point was refused or is missing.
     """
     refuse_unarmed(request)
     measured = measure(request.sweep).candidate
@@ -40,7 +41,9 @@ def regression(request: RegressionRequest) -> Regression:
     )
     compared = compare_confirmed(against, request.sweep, measured)
     command = f"tilewatch compare {compared.rows['baseline'][0]} {measured.run_id}"
-    return Regression(measured, compared, alert("regression", compared, command))
+    text = alert("regression", compared, command)
+    refuse_uncompared(compared, command)
+    return Regression(measured, compared, text)
 
 
 @task(name="armed", cache_policy=NO_CACHE)

@@ -11,6 +11,9 @@ BUILD_PAYLOAD = ("old_build_id", "new_build_id", "old_cann", "new_cann")
 REGRESSION_EVENT = "tilewatch.regression"
 """Event of a flow that found something SLOWER, and SLOWER again in a second lease."""
 
+NOT_COMPARABLE_EVENT = "tilewatch.not_comparable"
+"""Event of a flow that could not compare every armed point: nobody watches while that is so."""
+
 ANALYSIS_QUEUE = "default"
 """Queue of a pool that every worker of the pool serves beside its device's own."""
 

@@ -50,8 +50,8 @@ def simulated_document(
     )
 
 
-def simulated_outcome(folder: RunFolder, experiment: str, process: Process, die: int | None) -> Outcome:
-    """Write the capture of one process, of one of several devices where ``die`` is given.
+def simulated_outcome(folder: RunFolder, experiment: str, process: Process, die: int) -> Outcome:
+    """Write the capture of one process on device number ``die``.
 
     Raises SimulatedBuildError where the build is not what it was.
     """

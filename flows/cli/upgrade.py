@@ -1,10 +1,10 @@
-"""`tilewatch upgrade`: what an agent starts when the build has changed, by hand."""
+"""`tilewatch upgrade` and `tilewatch regression`: what agents and schedules start, by hand."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,24 +14,36 @@ from tilewatch.flows.cli.progress import shown
 from tilewatch.infra import prefect_settings
 from tilewatch.infra.settings import load_settings
 
+if TYPE_CHECKING:
+    from tilewatch.flows.requests import SweepRequest
+
+Letters = Annotated[list[str] | None, typer.Argument(help="Experiments [default: A B C D].")]
+Baseline = Annotated[
+    str, typer.Option(help="Build label or run id of before; @baseline is the approved one.")
+]
+Preset = Annotated[Literal["smoke", "quick", "full"], typer.Option(help="How much.")]
+Agent = Annotated[Literal["cpu", "npu", "simulated"], typer.Option(help="What executes.")]
+Build = Annotated[str | None, typer.Option(help="Label of the build under test.")]
+Processes = Annotated[int | None, typer.Option(min=2, max=100, help="Processes per arm.")]
+Arm = Annotated[str | None, typer.Option(help="Measure this arm alone.")]
+
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to ``app``."""
+    """Add the verbs to ``app``."""
     app.command()(upgrade)
+    app.command()(regression)
 
 
 def upgrade(
-    experiments: Annotated[list[str] | None, typer.Argument(help="Experiments [default: A B C D].")] = None,
-    baseline: Annotated[
-        str, typer.Option(help="Build label or run id of before; @baseline is the approved one.")
-    ] = "@baseline",
+    experiments: Letters = None,
+    baseline: Baseline = "@baseline",
     cann: Annotated[str, typer.Option(help="CANN version before, to predict what changes.")] = "",
     to: Annotated[str, typer.Option(help="CANN version after, to predict what changes.")] = "",
-    preset: Annotated[Literal["smoke", "quick", "full"], typer.Option(help="How much.")] = "quick",
-    agent: Annotated[Literal["cpu", "npu", "simulated"], typer.Option(help="What executes.")] = "cpu",
-    build: Annotated[str | None, typer.Option(help="Label of the new build.")] = None,
-    processes: Annotated[int | None, typer.Option(min=2, max=100, help="Processes per arm.")] = None,
-    arm: Annotated[str | None, typer.Option(help="Measure this arm alone.")] = None,
+    preset: Preset = "quick",
+    agent: Agent = "cpu",
+    build: Build = None,
+    processes: Processes = None,
+    arm: Arm = None,
     environment: Annotated[
         list[str] | None,
         typer.Option(
@@ -45,29 +57,68 @@ def upgrade(
     Agents start the same flow by themselves when they see another build.
     """
     with told():
-        settings = load_settings()
-        prefect_settings.apply(settings.home)
+        prefect_settings.apply(load_settings().home)
         from tilewatch.flows.cann_upgrade import cann_upgrade, versions
-        from tilewatch.flows.requests import SweepRequest, UpgradeRequest
+        from tilewatch.flows.requests import UpgradeRequest
         from tilewatch.flows.sweep import check
         from tilewatch.tasks.measure.environment import parse_environment
 
-        sweep = SweepRequest(
-            experiments=tuple(experiments or ("A", "B", "C", "D")),
-            preset=preset,
-            agent=agent,
-            build=build,
-            processes=processes,
-            arm=arm,
-            environments=tuple(parse_environment(text) for text in environment or ()),
-            command=shlex.join(["tilewatch", *sys.argv[1:]]),
-        )
-        request = UpgradeRequest(sweep=sweep, old_cann=cann, new_cann=to, baseline=baseline)
-        check(sweep)
-        versions(request)
+        sweep = _asked(experiments, preset, agent, build, processes, arm)
+        sides = tuple(parse_environment(text) for text in environment or ())
+        asked = UpgradeRequest(
+            sweep=sweep.model_copy(update={"environments": sides}), old_cann=cann, new_cann=to,
+            baseline=baseline,
+        )  # fmt: skip
+        check(asked.sweep)
+        versions(asked)
         prefect_settings.ready()
         with shown():
-            done = cann_upgrade(request)
+            done = cann_upgrade(asked)
     if done.predicted:
         out.print(f"predicted for CANN {cann} → {to}: {len(done.predicted)} changes (tilewatch predict diff)")
     out.print(done.text.strip(), soft_wrap=True, markup=False)
+
+
+def regression(
+    experiments: Letters = None,
+    baseline: Baseline = "@baseline",
+    preset: Preset = "quick",
+    agent: Agent = "cpu",
+    build: Build = None,
+    processes: Processes = None,
+    arm: Arm = None,
+) -> None:
+    """Measure, compare with the baseline, measure again what is SLOWER, and tell; as schedules do it.
+
+    Fails as "not armed" where nothing is approved, as "not comparable" where an armed point was not compared.
+    """
+    with told():
+        prefect_settings.apply(load_settings().home)
+        from tilewatch.flows.regression import regression as watch
+        from tilewatch.flows.requests import RegressionRequest
+        from tilewatch.flows.sweep import check
+
+        asked = RegressionRequest(
+            sweep=_asked(experiments, preset, agent, build, processes, arm), baseline=baseline
+        )
+        check(asked.sweep)
+        prefect_settings.ready()
+        with shown():
+            done = watch(asked)
+    out.print(done.text.strip(), soft_wrap=True, markup=False)
+
+
+def _asked(
+    experiments: list[str] | None, preset: Preset, agent: Agent, build: Build, processes: Processes, arm: Arm
+) -> SweepRequest:
+    from tilewatch.flows.requests import SweepRequest
+
+    return SweepRequest(
+        experiments=tuple(experiments or ("A", "B", "C", "D")),
+        preset=preset,
+        agent=agent,
+        build=build,
+        processes=processes,
+        arm=arm,
+        command=shlex.join(["tilewatch", *sys.argv[1:]]),
+    )

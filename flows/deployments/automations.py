@@ -12,7 +12,13 @@ from prefect.client.schemas.objects import StateType
 from prefect.events.actions import CallWebhook, ChangeFlowRunState, RunDeployment
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
-from tilewatch.infra.fleet_names import BUILD_CHANGED, BUILD_PAYLOAD, REGRESSION_EVENT, device_resource
+from tilewatch.infra.fleet_names import (
+    BUILD_CHANGED,
+    BUILD_PAYLOAD,
+    NOT_COMPARABLE_EVENT,
+    REGRESSION_EVENT,
+    device_resource,
+)
 
 PATIENCE = timedelta(minutes=20)
 """Until a run is taken for dead.
@@ -62,7 +68,7 @@ def upgrade(queue: str, deployment_id: UUID, request: dict[str, Any]) -> Automat
     return AutomationCore(
         name=f"tilewatch: the build of {queue} changed",
         description="An agent saw another build than before: measure it and compare it with the baseline.",
-        trigger=_happens(BUILD_CHANGED, device_resource(queue)),
+        trigger=_happens({BUILD_CHANGED}, device_resource(queue)),
         actions=[
             RunDeployment(
                 source="selected",
@@ -74,11 +80,15 @@ def upgrade(queue: str, deployment_id: UUID, request: dict[str, Any]) -> Automat
 
 
 def regressions_told(webhook_id: UUID) -> AutomationCore:
-    """Calls the webhook with the text of every confirmed regression, in the form that chat services take."""
+    """Calls the webhook with the text of every confirmed regression, in the form that chat services take.
+
+    What could not be compared is told too: silence would look like calm.
+    """
     return AutomationCore(
         name="tilewatch: confirmed regressions are told",
-        description="An alert names its three worst points, their causes, the report and the command.",
-        trigger=_happens(REGRESSION_EVENT, "tilewatch.build.*"),
+        description="An alert names its three worst points, their causes, the report and the command; or why "
+        "armed points were not compared.",
+        trigger=_happens({REGRESSION_EVENT, NOT_COMPARABLE_EVENT}, "tilewatch.build.*"),
         actions=[
             CallWebhook(block_document_id=webhook_id, payload='{"text": {{ event.payload.text | tojson }}}')
         ],
@@ -98,11 +108,11 @@ def _falls_silent(after: str, expected: Iterable[str]) -> EventTrigger:
     )
 
 
-def _happens(event: str, resource: str) -> EventTrigger:
-    """The event, every time, about a resource whose id matches."""
+def _happens(events: set[str], resource: str) -> EventTrigger:
+    """One of the events, every time, about a resource whose id matches."""
     return EventTrigger(
         match={"prefect.resource.id": resource},
-        expect={event},
+        expect=events,
         posture=Posture.Reactive,
         threshold=1,
         within=timedelta(0),

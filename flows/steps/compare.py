@@ -46,6 +46,7 @@ def compare_archived(
     """Compare the newest run of each experiment of ``candidate`` with that of ``baseline`` and publish it.
 
     A name is a run id or a build label; ``@baseline`` is the approved one of the candidate's device class.
+    A candidate that is a run answers for the experiments and arms it planned, a build for all of the other.
     The candidate's run before the newest one of the same build, or ``second_lease``, confirms. The floor
     between leases comes from all archived runs of builds that were measured more than once on the same
     device class; the drift of the anchor kernels, which both builds share, bounds it from below. Raises
@@ -65,6 +66,8 @@ def compare_archived(
         )
     with Validator(settings.spool_folder) as validator:
         base, new = _tables(archive, base_ids), _tables(archive, candidate_ids)
+        if candidate in candidate_ids:
+            base = base.asked_of(new)
         rows = compare_builds(
             base,
             new,

@@ -91,7 +91,7 @@ def _measure(
 ) -> Outcome:
     document = folder.document
     if document.agent == SIMULATED:
-        return simulated_outcome(folder, experiment, process, settings.device)
+        return simulated_outcome(folder, experiment, process, device_number(settings))
     facts = {
         "run_id": document.run_id,
         "lease_id": lease.lease_id,
@@ -129,10 +129,11 @@ def _measure(
 
 
 def _die(document: RunDocument, settings: Settings) -> dict[str, int]:
-    """Which device of the host it is: dies are compared with themselves alone. A CPU is one device."""
-    if document.agent == "npu":
-        return {"die": device_number(settings)}
-    return {} if document.agent == "cpu" or settings.device is None else {"die": settings.device}
+    """Which device of the host it is: dies are compared with themselves alone. A CPU is one device.
+
+    It is named however the run was started: what a prompt measures and what an agent does are comparable.
+    """
+    return {} if document.agent == "cpu" else {"die": device_number(settings)}
 
 
 def _limit_s(plan: Plan, process: Process) -> float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.flows.steps.launch import client_of
@@ -87,7 +89,11 @@ def prepare_together(
     launched = serving_plans(options, serving, seed, partial(client_of, settings))
     if options.agent == SIMULATED:
         return [_prepare_simulated(settings, archive, options, planned, seed)]
-    documents = [_document(settings, options, planned, seed, one) for one in options.environments or (None,)]
+    asked = [known[letter] for letter in planned]
+    method = default_method(options.agent, graphs=_replays(asked, options.agent), tenants=settings.tenants)
+    documents = [
+        _document(settings, options, planned, seed, method, one) for one in options.environments or (None,)
+    ]
     for document in documents:
         _refuse_taken_label(archive, document.build, document.build_id)
     _refuse_unlike(documents)
@@ -103,12 +109,12 @@ def _document(
     options: SweepOptions,
     planned: Mapping[str, Plan],
     seed: int,
+    method: Mapping[str, Any],
     environment: BuildEnvironment | None,
 ) -> RunDocument:
     """The document of a new run in ``environment``. Raises MeasureError."""
     python = (environment and environment.python) or str(settings.measure_python)
     description = describe(python, options.agent, environment.variables() if environment else None)
-    method = default_method(options.agent, graphs=_replays(planned), tenants=settings.tenants)
     label = environment.label if environment else options.build or _label(options.agent, description)
     for sentence in mixes(description.components):
         current().note(sentence)
@@ -134,10 +140,9 @@ def _document(
     )
 
 
-def _replays(planned: Mapping[str, Plan]) -> bool:
-    """Whether a point is launched by replaying a graph."""
-    points = (point for plan in planned.values() for arm in plan.points.values() for point in arm)
-    return any(point["launch_mode"] == "npugraph" for point in points)
+def _replays(experiments: Iterable[Experiment], agent: Agent) -> bool:
+    """Whether they have points launched by replaying a graph, asked for now or not: one method either way."""
+    return agent == "npu" and any("npugraph" in experiment.launch_modes for experiment in experiments)
 
 
 def _refuse_unlike(documents: Sequence[RunDocument]) -> None:
@@ -245,13 +250,13 @@ def _refine(options: SweepOptions) -> Refine | None:
 
 
 def _selection(options: SweepOptions, environment: BuildEnvironment | None = None) -> str:
-    """The options that a point needs to be found again, as on the command line."""
+    """The options that a point needs to be found again, as a shell takes them."""
     words = ["--axis", options.axis] if options.axis else []
     for version in options.refine:
         words += ["--refine", version]
-    words += ["--soc", options.soc] if options.refine else []
+    words += ["--soc", options.soc] if options.refine or options.agent == SIMULATED else []
     words += ["--environment", environment.option()] if environment else []
-    return "".join(f"{word} " for word in words)
+    return f"{shlex.join(words)} " if words else ""
 
 
 def _refuse_taken_label(archive: Archive, label: str, identity: str) -> None:
@@ -279,4 +284,4 @@ def _command(options: SweepOptions) -> str:
             words += [f"--{name}", str(value)]
     for environment in options.environments:
         words += ["--environment", environment.option()]
-    return " ".join(words)
+    return shlex.join(words)

@@ -7,6 +7,7 @@ resumed and every table rebuilt from raw.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,6 +18,8 @@ from tilewatch.tasks.plan.plan import Plan, Process
 from tilewatch.tasks.plan.serving_plan import Client, Launch, ServingPlan
 
 SCHEMA_VERSION = 1
+FEWEST_PROCESSES = 2
+"""What a run measures at least; a document made by hand may plan fewer."""
 
 
 class RunDocumentError(TilewatchError):
@@ -66,11 +69,18 @@ class RunDocument:
         return int(self.method["method_version"])
 
     def point_command(self, experiment: str, arm: str, point_id: str) -> str:
-        """The command that measures one point of one arm again."""
-        return (
-            f"tilewatch run {experiment} --preset {self.preset} --agent {self.agent} "
-            f"{self.selection}--point {point_id} --arm {arm}"
-        )
+        """The command that measures one point of one arm again: same build, method, order and amount.
+
+        The build is named by label, which a later run refuses where it finds another build, or by the
+        environment that it was started under (then in ``selection``).
+        """
+        plan = self.plans[experiment]
+        timed = [p for p in plan.processes if (p.arm, p.role, p.kind) == (arm, "main", "timing")]
+        words = ["tilewatch", "run", experiment, "--preset", self.preset, "--agent", self.agent]
+        words += [] if self.environment else ["--build", self.build]
+        words += ["--seed", str(self.seed), "--processes", str(max(len(timed), FEWEST_PROCESSES))]
+        last = ["--point", point_id, "--arm", arm]
+        return f"{shlex.join(words)} {self.selection}{shlex.join(last)}"
 
     def to_json(self) -> bytes:
         """The document as JSON, the same bytes for the same document."""

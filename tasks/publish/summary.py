@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tilewatch.tasks.analyse.comparison.coverage import Coverage, coverage
 from tilewatch.tasks.publish.display import axis_name, count, duration, experiment_name, ratio
 from tilewatch.tasks.publish.run_report.curves import curve_points
 from tilewatch.tasks.sql import sql
@@ -37,11 +38,15 @@ ORDER BY list_position(['SLOWER', 'FASTER', 'MISSING', 'UNDECIDED', 'SAME'], ver
 
 @dataclass(frozen=True)
 class ComparisonSummary:
-    """Verdict counts in the order of VERDICTS (absent ones 0), the worst rows first, and one sentence."""
+    """Verdict counts in the order of VERDICTS (absent ones 0), the worst rows first, and what they say.
+
+    ``sentence`` tells first how many of the armed points were compared at all, and then of the worst row.
+    """
 
     counts: dict[str, int]
     worst: list[Row]
     sentence: str
+    coverage: Coverage
 
 
 def sweep_summary(runs: pa.Table, captures: pa.Table, points: pa.Table, samples: pa.Table) -> pa.Table:
@@ -71,7 +76,8 @@ def comparison_summary(comparisons: pa.Table, rows: int = 10) -> ComparisonSumma
     found = comparisons["verdict"].to_pylist()
     counts = {verdict: found.count(verdict) for verdict in VERDICTS}
     worst = worst_first(comparisons).slice(0, rows).to_pylist()
-    return ComparisonSummary(counts, worst, _sentence(counts, worst))
+    covered = coverage(comparisons)
+    return ComparisonSummary(counts, worst, _sentence(counts, worst, covered), covered)
 
 
 def worst_first(comparisons: pa.Table) -> pa.Table:
@@ -88,22 +94,28 @@ def point_words(row: Row) -> str:
     return f"{name} {axis_name(row['axis'])} {row['axis_value']}{regime}, {arm}"
 
 
-def _sentence(counts: dict[str, int], worst: Sequence[Row]) -> str:
+def _sentence(counts: dict[str, int], worst: Sequence[Row], covered: Coverage) -> str:
     if not worst:
         return "Nothing was compared."
-    first = worst[0]
-    total = sum(counts.values())
+    said = covered.sentence[0].upper() + covered.sentence[1:]
+    return f"{said} {_worst_sentence(counts, worst[0], covered)}".strip()
+
+
+def _worst_sentence(counts: dict[str, int], first: Row, covered: Coverage) -> str:
+    """What the worst row says; nothing where no verdict would be an answer."""
     if first["verdict"] not in ("SLOWER", "FASTER"):
+        if not covered.compared:
+            return ""
         parts = [f"{number} {verdict}" for verdict, number in counts.items() if number]
         return (
-            f"No point of {first['candidate']} got slower or faster than in {first['baseline']}: "
-            f"{', '.join(parts)} of {count(total, 'point')}."
+            f"No compared point of {first['candidate']} got slower or faster than in {first['baseline']}: "
+            f"{', '.join(parts)}."
         )
     if first["compared_by"] == "arm":
         base, candidate = f"with {first['base_arm']}", f"with {first['candidate_arm']}"
     else:
         base, candidate = f"in {first['baseline']}", f"in {first['candidate']}"
-    lead = "" if first["verdict"] == "SLOWER" else "No point got slower. "
+    lead = "" if first["verdict"] == "SLOWER" else "No compared point got slower. "
     return (
         f"{lead}{point_words(first)} is {first['verdict']}: {ratio(first['ratio'])} "
         f"(95 % interval {ratio(first['ratio_low'])} to {ratio(first['ratio_high'])}), "

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tests.align.left import Left
 from tilewatch.data_contracts import schema
+from tilewatch.flows.requests import SweepRequest
+from tilewatch.flows.steps.prepare import _selection
+from tilewatch.flows.sweep import options
 from tilewatch.tasks.align.points import points_table
 from tilewatch.tasks.align.runs import ControlCount, runs_row
+from tilewatch.tasks.measure.environment import parse_environment
 from tilewatch.tasks.plan.run_document import RunDocument
 from tilewatch.tasks.read.captures.operator_capture import OBSERVED
 
@@ -29,8 +35,19 @@ def test_every_planned_point_is_there_with_its_proof_and_its_command(document: R
     assert set(table["present_processes"].to_pylist()) == {2}
     row = table.to_pylist()[0]
     assert row["command"] == (
-        f"tilewatch run B --preset smoke --agent cpu --point {row['point_id']} --arm {row['arm']}"
+        "tilewatch run B --preset smoke --agent cpu --build base --seed 3 --processes 2 "
+        f"--point {row['point_id']} --arm {row['arm']}"
     )
+
+
+def test_an_environment_stands_for_the_build_in_the_command_and_is_quoted(document: RunDocument) -> None:
+    side = parse_environment("new=/opt/my cann/set_env.sh")
+    asked = options(SweepRequest(axis="7,14", environments=(side,)))
+    named = replace(document, environment=side.facts(), selection=_selection(asked, side))
+    words = shlex.split(named.point_command("B", "bf16", "0" * 16))
+    assert "--build" not in words
+    assert words[words.index("--environment") + 1] == "new=/opt/my cann/set_env.sh"
+    assert words[words.index("--axis") + 1] == "7,14" and words[-4:] == ["--point", "0" * 16, "--arm", "bf16"]
 
 
 def test_without_any_process_every_point_is_missing_and_says_so(document: RunDocument) -> None:

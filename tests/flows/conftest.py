@@ -24,7 +24,7 @@ class Home:
     path: Path
     environment: dict[str, str] = field(default_factory=dict)
 
-    def run(self, *words: str, code: int = 0, timeout: float = 280) -> str:
+    def run(self, *words: str, code: int = 0, timeout: float = 600) -> str:
         """Run ``tilewatch words…`` to its end; fails where the exit code is another one. Returns stdout."""
         done = subprocess.run(
             [str(TILEWATCH), *words], env=self._env(), capture_output=True, text=True, timeout=timeout

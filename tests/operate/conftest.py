@@ -156,7 +156,7 @@ def fleet(measured: Home, device_class: str, tmp_path_factory: pytest.TempPathFa
     smoke = {"experiments": ["A"], "preset": "smoke", "arm": "standalone"}
     cpu = {
         "pool": "operate", "device_class": device_class, "agent": "cpu",
-        "sweep": {**smoke, "point": first_point()},
+        "sweep": {**smoke, "point": first_point(), "processes": 5},
         "devices": [{"host": HOST, "device": 0}], "regressions": [{"name": "often", "every_s": 15}],
     }  # fmt: skip
     npu = {

@@ -72,6 +72,7 @@ def test_verdicts_are_counted_and_the_worst_row_leads_the_sentence(comparison):
     assert summary.counts == {"SLOWER": 1, "FASTER": 1, "MISSING": 1, "UNDECIDED": 1, "SAME": 110}
     assert [row["verdict"] for row in summary.worst[:4]] == ["SLOWER", "FASTER", "MISSING", "UNDECIDED"]
     assert summary.sentence == (
+        "Not comparable: 114 points armed, 113 compared, 0 refused, 1 missing (invented). "
         "quant_matmul wq_a M 64, arm standalone is SLOWER: ×1.20 (95 % interval ×1.19 to ×1.21), "
         "77.6 µs in cann-8.2, 93.1 µs in cann-8.3."
     )
@@ -79,10 +80,11 @@ def test_verdicts_are_counted_and_the_worst_row_leads_the_sentence(comparison):
 
 def test_without_a_slower_row_the_sentence_says_so(comparison):
     faster = comparison.filter(pc.not_equal(comparison["verdict"], "SLOWER"))
-    assert comparison_summary(faster).sentence.startswith("No point got slower. quant_matmul wkv M 8")
+    assert ". No compared point got slower. quant_matmul wkv M 8" in comparison_summary(faster).sentence
     same = comparison.filter(pc.is_in(comparison["verdict"], pc.unique(comparison["verdict"]).slice(0, 1)))
     assert comparison_summary(same).sentence == (
-        "No point of cann-8.3 got slower or faster than in cann-8.2: 110 SAME of 110 points."
+        "110 points armed, 110 compared, 0 refused, 0 missing. "
+        "No compared point of cann-8.3 got slower or faster than in cann-8.2: 110 SAME."
     )
     assert comparison_summary(comparison.slice(0, 0)).sentence == "Nothing was compared."
 
