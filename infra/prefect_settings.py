@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from tilewatch.infra.services.background import Background
+from tilewatch.infra.services.prefect_login import CLIENT_AUTH, own_login
 from tilewatch.infra.services.short_server import ShortServer
 
 ALWAYS: dict[str, str] = {
@@ -52,21 +53,23 @@ def apply(home: Path) -> None:
     """Prepare this process to run a flow from the command line; Prefect's database is ``home/prefect``.
 
     The flow runs on the server of PREFECT_API_URL, else on this home's own one, else on one that is begun
-    here and ends with this process: call ``ready`` before the flow.
+    here and ends with this process: call ``ready`` before the flow. The login of the latter two is put into
+    the environment. Raises ServiceError where that of the home's own server cannot be read.
     """
     global _short
     for name, value in {**ALWAYS, **COMMAND_LINE}.items():
         os.environ.setdefault(name, value)
     folder = home / "prefect"
-    folder.mkdir(parents=True, exist_ok=True)  # Prefect creates one level only
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # Prefect creates one level only
     os.environ.setdefault("PREFECT_HOME", str(folder))
-    if "PREFECT_API_URL" not in os.environ and (own := own_api(home)):
-        os.environ["PREFECT_API_URL"] = own
+    own = own_api(home)
+    if own and os.environ.get("PREFECT_API_URL", own) == own:
+        os.environ |= {"PREFECT_API_URL": own, CLIENT_AUTH: own_login(home)}
     if "PREFECT_API_URL" not in os.environ:
         for name, value in ALONE.items():
             os.environ.setdefault(name, value)
         _short = ShortServer()
-        os.environ["PREFECT_API_URL"] = _short.api_url
+        os.environ |= {"PREFECT_API_URL": _short.api_url, CLIENT_AUTH: _short.login}
 
 
 def ready() -> None:

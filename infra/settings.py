@@ -17,6 +17,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tilewatch.infra.errors import SettingsError
+from tilewatch.infra.placeholders import refuse_placeholders
 
 PREFIX = "TILEWATCH_"
 
@@ -145,6 +146,7 @@ class Settings(BaseSettings):
 
 def load_settings() -> Settings:
     """Read the settings of this process. Raises SettingsError: one sentence naming file, key and remedy."""
+    refuse_placeholders(os.environ)
     path = _config_file()
     values = _read_config(path) if path is not None else {}
     try:

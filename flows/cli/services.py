@@ -13,6 +13,7 @@ import typer
 from tilewatch.flows.cli.exits import ENVIRONMENT, told
 from tilewatch.flows.cli.output import complain, out, show_rows
 from tilewatch.infra import prefect_settings
+from tilewatch.infra.errors import ServiceError
 from tilewatch.infra.logs import log_file
 from tilewatch.infra.settings import Settings, load_settings
 
@@ -70,6 +71,7 @@ def _up_prefect(settings: Settings) -> None:
     api_url = os.environ.get("PREFECT_API_URL") or prefect_server.ensure_running(settings)
     os.environ["PREFECT_API_URL"] = api_url
     out.print(f"Prefect server: {api_url}, UI at {api_url.removesuffix('/api')}")
+    out.print("its login: tilewatch status --login")
     prefect_settings.apply(settings.home)
     from tilewatch.flows.deployments.apply import apply, has_device
     from tilewatch.flows.deployments.local import local_fleet
@@ -96,12 +98,21 @@ def down() -> None:
         out.print("stopped" if any(stopped) else "nothing was running")
 
 
-def status(as_json: AsJson = False) -> None:
+def status(
+    as_json: AsJson = False,
+    login: Annotated[
+        bool,
+        typer.Option("--login", help="Print how to log into the page of this home's own Prefect server."),
+    ] = False,
+) -> None:
     """Show what runs on this machine: object store, Prefect server, agent; and how much is archived."""
     from tilewatch.infra.services import seaweed
 
     with told():
         settings = load_settings()
+        if login:
+            _show_login(settings)
+            return
         state = seaweed.status(settings)
         external = settings.s3_endpoint
         rows = [
@@ -120,6 +131,25 @@ def status(as_json: AsJson = False) -> None:
             sys.stdout.write(orjson.dumps(dict(rows), option=orjson.OPT_INDENT_2).decode() + "\n")
         else:
             show_rows(("what", "state"), rows)
+
+
+def _show_login(settings: Settings) -> None:
+    """Page and login of the own server; to stdout alone, which no log keeps."""
+    from tilewatch.infra.services.prefect_login import CLIENT_AUTH, own_login
+
+    api_url = prefect_settings.own_api(settings.home)
+    if api_url is None:
+        raise ServiceError(
+            "no Prefect server of this home runs",
+            "Start it with `tilewatch up`; a team's server has its own login",
+        )
+    login = own_login(settings.home)
+    for line in (
+        f"page: {api_url.removesuffix('/api')}",
+        f"password there: {login}",
+        f"other programs: PREFECT_API_URL={api_url} {CLIENT_AUTH}={login}",
+    ):
+        out.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
 def _counts(settings: Settings) -> list[tuple[str, int | float]]:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from tilewatch.infra.errors import ServiceError
 from tilewatch.infra.prefect_settings import ALWAYS, own_api, server
+from tilewatch.infra.services import prefect_app
 from tilewatch.infra.services.background import Background
 from tilewatch.infra.services.ports import LOOPBACK, free_ports
+from tilewatch.infra.services.prefect_login import SERVER_AUTH, ensure_login
 from tilewatch.infra.services.short_server import healthy
 from tilewatch.infra.settings import Settings
 
@@ -30,18 +32,18 @@ def ensure_running(settings: Settings) -> str:
     last = service.state().port
     (port,) = free_ports(1, [last] if last else ())
     folder = settings.home / "prefect"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     environment = {
         **os.environ,
         **ALWAYS,
         "PREFECT_HOME": str(folder),
-        "PREFECT_SERVER_API_HOST": LOOPBACK,
-        "PREFECT_SERVER_API_PORT": str(port),
+        prefect_app.HOST: LOOPBACK,
+        prefect_app.PORT: str(port),
+        SERVER_AUTH: ensure_login(settings.home),
     }
-    for name in ("PREFECT_API_URL", "PYTHONDONTWRITEBYTECODE"):
+    for name in ("PREFECT_API_URL", prefect_app.PAGE_API, "PYTHONDONTWRITEBYTECODE"):
         environment.pop(name, None)
-    prefect = str(Path(sys.executable).with_name("prefect"))
-    service.start([prefect, "server", "start"], environment, port)
+    service.start([sys.executable, "-m", prefect_app.__name__], environment, port)
     return _when_healthy(settings.home, service)
 
 

@@ -15,7 +15,9 @@ import time
 import urllib.request
 
 from tilewatch.infra.errors import ServiceError
+from tilewatch.infra.services import prefect_app
 from tilewatch.infra.services.ports import LOOPBACK, free_ports
+from tilewatch.infra.services.prefect_login import SERVER_AUTH, new_login
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 5.0
@@ -28,9 +30,17 @@ class ShortServer:
         """Begin it on a free loopback port. Raises ServiceError where there is none."""
         (port,) = free_ports(1)
         self.api_url = f"http://{LOOPBACK}:{port}/api"
+        self.login = new_login()
+        own = {
+            "PREFECT__SERVER_EPHEMERAL": "1",
+            prefect_app.HOST: LOOPBACK,
+            prefect_app.PORT: str(port),
+            SERVER_AUTH: self.login,
+        }
         self._process = subprocess.Popen(
+            # The port is for whoever looks for the process: what counts stands in its environment.
             [sys.executable, "-m", __name__, str(port)],
-            env={**os.environ, "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"},
+            env={**{n: v for n, v in os.environ.items() if n != prefect_app.PAGE_API}, **own},
             stdin=subprocess.PIPE,
             # ctrl-C at the prompt is for the command, which still talks to the server while it stops.
             start_new_session=True,
@@ -72,14 +82,6 @@ def _end_with_parent() -> None:
     os._exit(0)
 
 
-def serve(port: int) -> None:
-    """Serve until told to end or left alone."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    import uvicorn
-
-    app = "prefect.server.api.server:create_app"
-    uvicorn.run(app, factory=True, host=LOOPBACK, port=port, log_level="error", lifespan="on")
-
-
 if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    prefect_app.serve(log_level="error")

@@ -18,12 +18,14 @@ from typing import Any
 import httpx
 
 from tests.flows.conftest import Home
+from tests.operate.team import Login
 from tilewatch.flows.agents.device_agent import agent
 from tilewatch.infra.archive import Archive, open_archive
 from tilewatch.infra.objects import Endpoint
 from tilewatch.infra.prefect_settings import own_api, server
 from tilewatch.infra.raw_zone import claims
 from tilewatch.infra.services import seaweed
+from tilewatch.infra.services.prefect_login import own_login
 from tilewatch.infra.settings import Settings
 
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
@@ -41,8 +43,9 @@ class Site:
         # A server that was just killed answers again in some seconds; SQLite may say 503 meanwhile.
         for attempt in itertools.count():
             try:
-                url = f"{own_api(self.home.path)}{path}"
-                answer = httpx.request(method, url, json=body or None, timeout=30)
+                url = str(own_api(self.home.path))
+                login = Login(url, own_login(self.home.path))
+                answer = httpx.request(method, f"{url}{path}", json=body or None, timeout=30, auth=login)
                 answer.raise_for_status()
                 return answer.json() if answer.content else None
             except (httpx.TransportError, httpx.HTTPStatusError):
@@ -93,6 +96,7 @@ class Site:
             path,
             {
                 "PREFECT_API_URL": str(own_api(self.home.path)),
+                "PREFECT_API_AUTH_STRING": own_login(self.home.path),
                 "TILEWATCH_LOCK_FOLDER": str(self.settings.lock_folder),
                 "TILEWATCH_S3_ENDPOINT": endpoint_url or endpoint.url,
                 "TILEWATCH_S3_ACCESS_KEY": endpoint.access_key.get_secret_value(),

@@ -59,7 +59,7 @@ def first_point() -> str:
 class Server:
     """What a person would look up on the Prefect server."""
 
-    def __init__(self, url: str, auth: tuple[str, str] | None = None) -> None:
+    def __init__(self, url: str, auth: httpx.Auth) -> None:
         self._client = httpx.Client(base_url=url, auth=auth, timeout=30)
 
     def find(self, kind: str, **body: Any) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.server
 import json
@@ -14,9 +15,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import httpx
 
 from tests.conftest import REPOSITORY
 from tilewatch.infra.objects import Endpoint
@@ -45,10 +48,36 @@ class Team:
     chat: list[dict[str, str]]
 
     @property
-    def auth(self) -> tuple[str, str]:
-        """Login of the API."""
-        user, _, password = self.environment["PREFECT_API_AUTH_STRING"].partition(":")
-        return user, password
+    def auth(self) -> Login:
+        """What a client of the API has."""
+        return Login(self.api_url, self.environment["PREFECT_API_AUTH_STRING"])
+
+
+class Login(httpx.Auth):
+    """Login and CSRF token of a client, as Prefect's own clients send them."""
+
+    requires_response_body = True
+
+    def __init__(self, api_url: str, login: str) -> None:
+        self._api_url, self._client = api_url, secrets.token_hex(8)
+        self._basic = f"Basic {base64.b64encode(login.encode()).decode()}"
+        self._token = ""
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        request.headers["Authorization"] = self._basic
+        if request.method in ("POST", "PUT", "PATCH", "DELETE"):
+            if not self._token:
+                asked = httpx.Request(
+                    "GET",
+                    f"{self._api_url}/csrf-token",
+                    params={"client": self._client},
+                    headers={"Authorization": self._basic},
+                )
+                answer = yield asked
+                self._token = answer.json()["token"] if answer.is_success else ""
+            request.headers["Prefect-Csrf-Client"] = self._client
+            request.headers["Prefect-Csrf-Token"] = self._token
+        yield request
 
 
 def settings_of(path: Path) -> dict[str, str]:
@@ -140,6 +169,7 @@ def team(folder: Path, store: Endpoint) -> Iterator[Team]:
             "PREFECT_SERVER_API_PORT": str(port),
             "PREFECT_SERVER_DATABASE_CONNECTION_URL": database,
             "PREFECT_SERVER_API_AUTH_STRING": login,
+            "PREFECT_UI_API_URL": "https://tilewatch.example/api",
         }
         webhook = stack.enter_context(chat_service(token, chat))
         log = stack.enter_context((folder / "server.log").open("wb"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.operate.team import HERE, INSTALLED, UNITS, settings_of
+from tests.operate.team import HERE, INSTALLED, UNITS, command_of, settings_of
+from tilewatch.infra.errors import SettingsError
+from tilewatch.infra.placeholders import refuse_placeholders
 from tilewatch.infra.prefect_settings import ALWAYS
 from tilewatch.infra.settings import PREFIX, Settings
 
@@ -20,6 +23,23 @@ def test_the_server_of_a_team_has_every_mandatory_setting_and_stays_on_loopback(
     assert {name: found.get(name) for name in wanted} == wanted
     assert found["PREFECT_SERVER_API_HOST"] == "127.0.0.1"
     assert "PREFECT_SERVER_API_AUTH_STRING" in found
+
+
+@pytest.mark.parametrize("unit", ["server", "agent"])
+def test_no_unit_starts_with_a_secret_as_shipped(unit: str, tmp_path: Path) -> None:
+    shipped = settings_of(UNITS / f"{unit}.env")
+    left = sorted(name for name, value in shipped.items() if "CHANGE-ME" in value)
+    assert [name for name in shipped if name.endswith(("AUTH_STRING", "_KEY")) and name not in left] == []
+    (start,) = UNITS.glob(f"tilewatch-{unit}*.service")
+    assert f"EnvironmentFile=/etc/tilewatch/{unit}.env" in start.read_text()
+    environment = {**os.environ, **shipped, "TILEWATCH_HOME": str(tmp_path), "PREFECT_HOME": str(tmp_path)}
+    command = [word.replace("%i", "0") for word in command_of(start.name)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 2 and f"{', '.join(left)}: still as shipped" in said, said
+    assert "RestartPreventExitStatus=2" in start.read_text()
+    with pytest.raises(SettingsError, match="PREFECT_API_AUTH_STRING: still as shipped"):
+        refuse_placeholders({"PREFECT_API_AUTH_STRING": "user:password", "OTHER": "CHANGE-ME"})
 
 
 def test_the_environment_of_an_agent_names_settings_that_exist() -> None:
