@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import yaml
 from open_data_contract_standard.model import (
     DataQuality,
@@ -33,7 +34,11 @@ class ContractError(TilewatchError):
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a contract. ``unit`` is the SI-like unit in the name (``ns``, ``bytes``) or None."""
+    """One column of a contract. ``unit`` is the SI-like unit in the name (``ns``, ``bytes``) or None.
+
+    ``older_rows`` is what rows hold that were written before the column existed; with it a required column
+    may be added in a minor version.
+    """
 
     name: str
     type: pa.DataType
@@ -42,6 +47,7 @@ class Column:
     key: bool
     unit: str | None
     description: str
+    older_rows: Any = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,11 @@ class Contract:
     def key(self) -> tuple[str, ...]:
         """Names of the primary key columns, in order."""
         return tuple(c.name for c in self.columns if c.key)
+
+    @property
+    def older_rows(self) -> dict[str, Any]:
+        """What rows written before a column existed hold in it, by column; columns without are null there."""
+        return {c.name: c.older_rows for c in self.columns if c.older_rows is not None}
 
     @property
     def partition(self) -> str | None:
@@ -141,8 +152,9 @@ def from_rows(table: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 def conform(table: str, data: pa.Table) -> pa.Table:
     """``data`` in the columns, order and types of the present contract.
 
-    A column that an older minor version did not have becomes null; a missing required column, an unknown
-    column, an unsafe cast or another major version raises ContractError.
+    A column that an older minor version did not have becomes what the contract says of older rows, else null;
+    a missing required column, an unknown column, an unsafe cast or another major version raises
+    ContractError.
     """
     spec = contract(table)
     _same_major(spec, data)
@@ -150,13 +162,15 @@ def conform(table: str, data: pa.Table) -> pa.Table:
         raise ContractError(f"table {table}: unknown column {', '.join(unknown)}")
     arrays = []
     for column in spec.columns:
+        older = pa.scalar(column.older_rows, column.type)
         if column.name not in data.column_names:
-            if column.required:
+            if column.required and not older.is_valid:
                 raise ContractError(f"table {table}: required column {column.name} is missing")
-            arrays.append(pa.nulls(data.num_rows, column.type))
+            arrays.append(pa.repeat(older, data.num_rows))
             continue
         try:
-            arrays.append(data.column(column.name).cast(column.type))
+            values = data.column(column.name).cast(column.type)
+            arrays.append(pc.fill_null(values, older) if older.is_valid else values)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise ContractError(f"table {table}, column {column.name}: {error}") from error
     return pa.Table.from_arrays(arrays, schema=spec.schema)
@@ -172,15 +186,16 @@ def _same_major(spec: Contract, data: pa.Table) -> None:
 
 
 def _column(prop: SchemaProperty) -> Column:
-    units = [str(c.value) for c in prop.customProperties or [] if c.property == "unit"]
+    more = {str(c.property): c.value for c in prop.customProperties or []}
     return Column(
         name=str(prop.name),
         type=arrow_types.parse(str(prop.physicalType)),
         physical_type=str(prop.physicalType),
         required=bool(prop.required),
         key=bool(prop.primaryKey),
-        unit=units[0] if units else None,
+        unit=str(more["unit"]) if "unit" in more else None,
         description=str(prop.description),
+        older_rows=more.get("older_rows"),
     )
 
 

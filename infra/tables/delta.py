@@ -74,8 +74,30 @@ def retried(table: str, attempt: Callable[[], T]) -> T:
 
 
 def missing_fields(table: str, present: pa.Schema) -> list[pa.Field]:
-    """Columns that the contract gained since the table was written."""
-    return [field for field in contract(table).schema if field.name not in present.names]
+    """Columns that the contract gained since the table was written; null in the rows that are there."""
+    return [field.with_nullable(True) for field in contract(table).schema if field.name not in present.names]
+
+
+def lacks_values_of_older_rows(table: str, found: DeltaTable) -> bool:
+    """Whether the table was written before a column that, by its contract, has a value in older rows."""
+    return not set(contract(table).older_rows) <= set(_arrow_schema(found).names)
+
+
+def rewrite(table: str, found: DeltaTable, rows: pa.Table) -> None:
+    """Put ``rows``, of the present contract, in the place of everything in ``found``, in one commit.
+
+    Raises CommitFailedError where another writer was first.
+    """
+    spec = contract(table)
+    write_deltalake(
+        found,
+        rows,
+        mode="overwrite",
+        schema_mode="overwrite",
+        partition_by=[spec.partition] if spec.partition else None,
+        writer_properties=LAYOUT,
+        commit_properties=CommitProperties(custom_metadata={"contract_version": spec.version}),
+    )
 
 
 def _for_writing(table: str, uri: str, options: dict[str, str]) -> DeltaTable:
@@ -95,7 +117,8 @@ def _for_writing(table: str, uri: str, options: dict[str, str]) -> DeltaTable:
         )
         return DeltaTable(uri, storage_options=options)
     if gained := missing_fields(table, _arrow_schema(found)):
-        if required := [field.name for field in gained if not field.nullable]:
+        needed = {column.name for column in spec.columns if column.required}
+        if required := [field.name for field in gained if field.name in needed]:
             raise TableError(
                 f"table {table} was written before the required column {required[0]} existed",
                 "Delete the table's rows and rebuild them from raw",

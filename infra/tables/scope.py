@@ -19,7 +19,7 @@ from tilewatch.infra.errors import TableError
 # A comparison is written whole, whatever the keys of its rows.
 _SCOPES = {
     "comparisons": ("comparison_id", "version"),
-    "serving_comparisons": ("run_id", "compared_by", "baseline"),
+    "serving_comparisons": ("run_id", "compared_by", "baseline", "candidate", "version"),
 }
 
 

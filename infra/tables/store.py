@@ -58,7 +58,7 @@ class TableStore:
         if not rows.num_rows and (not condition or self._open(table) is None):
             return None
         with self._explained(f"write table {table}"):
-            return delta.replace(table, self._uri(table), self._options, rows, condition)
+            return self._replace(table, rows, condition)
 
     def write_run(self, tables: Mapping[str, pa.Table], *, unless_same: bool = False) -> dict[str, int]:
         """One commit per table, ``runs`` last: who sees a run there sees all of it. Versions by table.
@@ -119,8 +119,7 @@ class TableStore:
             if count:
                 # Files that delta-rs rewrites to delete from them hold string views, which Arrow reads but
                 # cannot filter; those that it rewrites to replace rows do not.
-                nothing = schema(table).empty_table()
-                delta.replace(table, self._uri(table), self._options, nothing, condition)
+                self._replace(table, schema(table).empty_table(), condition)
             return count
 
     def compact(self, tables: Iterable[str] | None = None) -> None:
@@ -153,6 +152,20 @@ class TableStore:
                 lost[column] = sorted(set(found[column].to_pylist()))
         return news, lost
 
+    def _replace(self, table: str, rows: pa.Table, condition: str) -> int:
+        """One commit; before it, once, older rows get the values that a column they lack has for them.
+
+        Null would not do: delta-rs skips files without statistics of a column, whatever a condition says.
+        """
+
+        def grow() -> None:
+            found = self._open(table)
+            if found is not None and delta.lacks_values_of_older_rows(table, found):
+                delta.rewrite(table, found, self._in(found, table).to_table())
+
+        delta.retried(table, grow)
+        return delta.replace(table, self._uri(table), self._options, rows, condition)
+
     def _uri(self, table: str) -> str:
         if isinstance(self._where, Endpoint):
             return f"s3://{self._where.bucket}/{PREFIX}/{table}"
@@ -169,21 +182,27 @@ class TableStore:
         self._require(table).optimize.compact(writer_properties=delta.LAYOUT)
 
     def _dataset(self, table: str) -> Any:
-        """Dataset over the table's files through Arrow's own filesystem.
+        """Dataset over the table's rows; an empty one where nothing was written yet."""
+        found = self._open(table)
+        return ds.dataset(schema(table).empty_table()) if found is None else self._in(found, table)
+
+    def _in(self, found: DeltaTable, table: str) -> Any:
+        """Dataset over the files of ``found`` through Arrow's own filesystem.
 
         delta-rs would offer a filesystem written in Python; Arrow's threads still hold it when the
-        interpreter ends, and the process aborts ("terminate called without an active exception").
+        interpreter ends, and the process aborts ("terminate called without an active exception"). Where
+        older rows lack a column that has a value for them, the table is read whole: filters and SQL see it.
         """
-        found = self._open(table)
-        if found is None:
-            return ds.dataset(schema(table).empty_table())
         if isinstance(self._where, Endpoint):
             files = self._where.arrow_filesystem(f"{PREFIX}/{table}")
         else:
             files = fs.SubTreeFileSystem(self._uri(table), fs.LocalFileSystem())
         dataset = found.to_pyarrow_dataset(filesystem=files)
-        gained = delta.missing_fields(table, dataset.schema)
-        return dataset.replace_schema(pa.schema([*dataset.schema, *gained])) if gained else dataset
+        if gained := delta.missing_fields(table, dataset.schema):
+            dataset = dataset.replace_schema(pa.schema([*dataset.schema, *gained]))
+        if delta.lacks_values_of_older_rows(table, found):
+            return ds.dataset(conform(table, dataset.to_table()))
+        return dataset
 
     @contextmanager
     def _explained(self, action: str) -> Iterator[None]:

@@ -276,15 +276,16 @@ def test_a_store_that_is_gone_is_said_to_be_unreachable(rows: Rows) -> None:
 
 
 @contextmanager
-def _contract_before(monkeypatch: pytest.MonkeyPatch, column: str) -> Iterator[None]:
-    """Inside the block, the kernels' contract is as it was before ``column`` was added."""
-    present = contract("kernels")
+def _contract_before(monkeypatch: pytest.MonkeyPatch, column: str, table: str = "kernels") -> Iterator[None]:
+    """Inside the block, the contract of ``table`` is as it was before ``column`` was added."""
+    present = contract(table)
     older = replace(present, columns=tuple(c for c in present.columns if c.name != column))
     with monkeypatch.context() as patch:
         for module in (
             "tilewatch.data_contracts.contract",
             "tilewatch.infra.tables.store",
             "tilewatch.infra.tables.delta",
+            "tilewatch.infra.tables.scope",
         ):
             # The package's function of that name hides its module from an ordinary import.
             patch.setattr(import_module(module), "contract", lambda _: older)
@@ -305,6 +306,35 @@ def test_rows_from_before_a_column_existed_are_read_with_nulls_and_the_table_gro
     local_tables.write("kernels", _kernels(rows, "c2"))
     found = local_tables.load("kernels").sort_values(["capture_id", "kernel_index"])
     assert [None if flags is None else list(flags) for flags in found["flags"]] == [None] * 3 + [["odd"]] * 3
+
+
+def test_rows_from_before_a_required_column_hold_what_its_contract_says_of_older_rows(
+    local_tables: TableStore, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judged(run_id: str, version: int, verdict: str) -> pa.Table:
+        own = {"comparison_id": run_id, "run_id": run_id, "compared_by": "arm", "version": version}
+        return rows("serving_comparisons", [{**own, "verdict": verdict}])
+
+    older = [judged(run_id, 0, "SLOWER").drop_columns(["version"]) for run_id in ("R1", "R2")]
+    with _contract_before(monkeypatch, "version", "serving_comparisons"):
+        for old in older:
+            local_tables.write("serving_comparisons", old, ["run_id"])
+    asked = "SELECT run_id, version, verdict FROM serving_comparisons ORDER BY ALL"
+    both = [("R1", 1, "SLOWER"), ("R2", 1, "SLOWER")]
+
+    def answers() -> list[tuple[Any, ...]]:
+        found = local_tables.scan("serving_comparisons", [("version", "==", 1)])
+        assert found.num_rows == sum(row["version"] == 1 for row in local_tables.query(asked).to_pylist())
+        return [tuple(row.values()) for row in local_tables.query(asked).to_pylist()]
+
+    assert answers() == both
+    # The table grows: a second version stands beside the older rows, the first takes their place.
+    local_tables.write("serving_comparisons", judged("R1", 2, "SAME"))
+    assert answers() == [both[0], ("R1", 2, "SAME"), both[1]]
+    local_tables.write("serving_comparisons", judged("R1", 1, "FASTER"))
+    assert answers() == [("R1", 1, "FASTER"), ("R1", 2, "SAME"), both[1]]
+    assert local_tables.write("serving_comparisons", judged("R2", 1, "SLOWER"), unless_same=True) is None
+    assert local_tables.delete("serving_comparisons", run_id="R1") == 2 and answers() == [both[1]]
 
 
 def test_load_reads_the_store_of_this_hosts_settings(

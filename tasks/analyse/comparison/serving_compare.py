@@ -140,6 +140,7 @@ def _identity(
     }
     return {
         "comparison_id": hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16],
+        "version": 1,
         "run_id": runs[1][0] if runs[1] else runs[0][0] if runs[0] else None,
         "build": candidate_build[0],
         "compared_by": compared_by,
