@@ -12,7 +12,8 @@ from prefect.artifacts import create_link_artifact, create_table_artifact
 from tilewatch.data_contracts import schema
 from tilewatch.flows.requests import CompareRequest
 from tilewatch.flows.retries import SAFE_TO_REPEAT
-from tilewatch.flows.steps.compare import Compared, compare_archived
+from tilewatch.flows.steps.compare import compare_archived
+from tilewatch.flows.steps.published import Kept
 from tilewatch.flows.steps.serving_compare import ServingCompared, compare_serving_archived
 from tilewatch.infra.archive import open_archive
 from tilewatch.infra.settings import load_settings
@@ -55,7 +56,7 @@ def served(request: CompareRequest) -> ServingCompared | None:
 
 
 @task(name="judge and publish", **SAFE_TO_REPEAT)
-def judged(request: CompareRequest) -> Compared:
+def judged(request: CompareRequest) -> Kept:
     """Compare, validate, store and publish; safe to repeat, so it is retried."""
     settings = load_settings()
     with open_archive(settings) as archive:
@@ -69,7 +70,7 @@ def judged(request: CompareRequest) -> Compared:
         )
 
 
-def artifacts(done: Compared) -> None:
+def artifacts(done: Kept) -> None:
     """Leave the verdicts as a Prefect table and the report as a link."""
     columns = ["verdict", "experiment", "candidate_arm", "linear", "axis_value", "ratio", "verdict_reason"]
     worst = done.rows.select(columns).sort_by([("ratio", "descending")]).slice(0, 50)

@@ -8,11 +8,11 @@ from typing import Any
 from prefect import flow, task
 from prefect.artifacts import create_table_artifact
 
-from tilewatch.flows.compare import compare
-from tilewatch.flows.requests import CompareRequest, ReanalyseRequest
+from tilewatch.flows.requests import ReanalyseRequest
 from tilewatch.flows.retries import SAFE_TO_REPEAT
+from tilewatch.flows.steps import judge_again
+from tilewatch.flows.steps.published import Publication
 from tilewatch.flows.steps.report import SweepReport, report_run
-from tilewatch.flows.steps.reversals import Pair, changed_verdicts, pairs_of
 from tilewatch.flows.steps.shared_labels import labels_shared
 from tilewatch.flows.steps.tabulate import rebuild_run
 from tilewatch.infra.archive import open_archive
@@ -35,15 +35,13 @@ def reanalyse(request: ReanalyseRequest) -> Reanalysis:
     A comparison whose inputs or rules changed becomes a new version beside the old one.
     """
     rebuilt = tuple(rebuild(run) for run in request.runs)
-    pairs = resting_on(request.runs) if request.comparisons else []
-    for pair in pairs:
-        compare(CompareRequest(baseline=pair.baseline, candidate=pair.candidate, overrides=pair.overrides))
-    changed = verdicts(pairs)
+    published = resting_on(request.runs) if request.comparisons else []
+    changed = [row for one in published for row in judged_again(one)]
     shared = shared_label_sentences()
     create_table_artifact(
         changed,
         key="reanalysis",
-        description=f"{len(rebuilt)} runs, {len(pairs)} comparisons, {len(changed)} verdicts changed"
+        description=f"{len(rebuilt)} runs, {len(published)} comparisons, {len(changed)} verdicts changed"
         + "".join(f"; {sentence}" for sentence in shared),
     )
     return Reanalysis(rebuilt, tuple(changed), tuple(shared))
@@ -65,14 +63,15 @@ def shared_label_sentences() -> list[str]:
 
 
 @task(name="comparisons", **SAFE_TO_REPEAT)
-def resting_on(runs: tuple[str, ...]) -> list[Pair]:
+def resting_on(runs: tuple[str, ...]) -> list[Publication]:
     """Published comparisons that rest on one of ``runs``."""
     with open_archive(load_settings()) as archive:
-        return pairs_of(archive, runs)
+        return judge_again.resting_on(archive, runs)
 
 
-@task(name="verdicts", **SAFE_TO_REPEAT)
-def verdicts(pairs: list[Pair]) -> list[dict[str, Any]]:
-    """What is another verdict in the newest version than in the one before."""
-    with open_archive(load_settings()) as archive:
-        return list(changed_verdicts(archive, pairs).to_pylist())
+@task(name="judge again", task_run_name="judge {publication.address}", **SAFE_TO_REPEAT)
+def judged_again(publication: Publication) -> list[dict[str, Any]]:
+    """Judge what is published again; one row a point whose verdict is another one now."""
+    settings = load_settings()
+    with open_archive(settings) as archive:
+        return list(judge_again.judge_again(settings, archive, publication).to_pylist())

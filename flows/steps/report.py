@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tilewatch.data_contracts.serving_tables import SERVING_TABLES
+from tilewatch.flows.steps.pages import mark_of, publish_pages
 from tilewatch.flows.steps.tabulate import Tabulated
 from tilewatch.infra.archive import Archive
 from tilewatch.infra.progress import current
@@ -22,7 +23,6 @@ from tilewatch.tasks.publish.serving_report.pages import ServingPage, file_name,
 from tilewatch.tasks.publish.summary import sweep_sentence, sweep_summary
 from tilewatch.tasks.validate.page import render_page
 
-REPORTS = "reports"
 SOFTWARE = ("tilewatch", "prefect", "great-expectations", "deltalake", "duckdb", "pyarrow", "plotly")
 SECTIONS = (
     "runs", "captures", "points", "samples", "alignments", "tilings", "cliffs", "ledger", "checks",
@@ -105,29 +105,6 @@ def _pages(
     return {"report.html": report, **pages}, serving
 
 
-def publish_pages(settings: Settings, archive: Archive, address: str, pages: dict[str, str]) -> Path:
-    """Keep ``pages`` under ``reports/<address>`` in the object store and on this host; returns the folder."""
-    for name, page in pages.items():
-        archive.objects.replace(f"{REPORTS}/{address}/{name}", page.encode())
-    return keep_pages(settings, address, pages)
-
-
-def keep_pages(settings: Settings, address: str, pages: dict[str, str]) -> Path:
-    """Keep ``pages`` under ``reports/<address>`` on this host, to be opened there; returns the folder."""
-    folder = settings.home / REPORTS / address
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, page in pages.items():
-        part = folder / f".{name}.part"
-        part.write_text(page, encoding="utf-8")
-        part.replace(folder / name)
-    return folder
-
-
-def mark_of(runs: pa.Table) -> str:
-    """What stands before the title of a page that shows simulated numbers; empty for others."""
-    return "SIMULATED: " if "simulated" in runs["evidence"].to_pylist() else ""
-
-
 def software() -> dict[str, str]:
     """Versions of the software that made a page."""
     return {name: version(name) for name in SOFTWARE}
@@ -137,7 +114,7 @@ def beside(archive: Archive, runs: pa.Table) -> dict[str, pa.Table]:
     """What the archive holds beside ``runs`` themselves, by name in ReportContent.
 
     ``series`` of their experiments on their devices, ``exposed`` steps of their builds from other captures,
-    and the arms of experiment E of their builds (``serving``).
+    and the arms of experiment E of their builds against each other (``serving``).
     """
     values = {name: sorted(set(runs[name].to_pylist())) for name in ("build", "experiment", "device")}
     on_device = archive.tables.scan("runs", [("device", "in", values["device"])], ["run_id"])
@@ -149,7 +126,7 @@ def beside(archive: Archive, runs: pa.Table) -> dict[str, pa.Table]:
         "exposed": archive.tables.scan(
             "exposed_times", [same[0], ("experiment", "not in", values["experiment"])]
         ),
-        "serving": archive.tables.scan("serving_comparisons", [same[0]]),
+        "serving": archive.tables.scan("serving_comparisons", [same[0], ("compared_by", "==", "arm")]),
     }
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tilewatch.data_contracts import contract, table_names
-from tilewatch.flows.steps.report import REPORTS
+from tilewatch.flows.steps.pages import REPORTS
+from tilewatch.flows.steps.published import needed
 from tilewatch.infra.archive import Archive
 from tilewatch.infra.raw_zone import document_key, run_folder_key
 
@@ -32,10 +33,12 @@ class Verdict:
 
 def judged(archive: Archive, older_than_days: float, now_s: float) -> list[Verdict]:
     """Every archived run, oldest first, with the reason for which it stays; nothing is deleted."""
-    needed = _needed(archive)
+    kept = needed(archive)
     prefixes: dict[str, list[str]] = {}
-    for row in archive.tables.scan("captures", columns=["run_id", "raw_prefix"]).to_pylist():
+    for row in archive.tables.scan("captures", columns=["run_id", "capture_id", "raw_prefix"]).to_pylist():
         prefixes.setdefault(row["run_id"], []).append(row["raw_prefix"])
+        if row["capture_id"] in kept:
+            kept.setdefault(row["run_id"], kept[row["capture_id"]])
     columns = ["run_id", "build", "started_ns"]
     runs = {row["run_id"]: row for row in archive.tables.scan("runs", columns=columns).to_pylist()}
     found = []
@@ -44,7 +47,7 @@ def judged(archive: Archive, older_than_days: float, now_s: float) -> list[Verdi
         young = f"younger than {older_than_days:g} days" if age_days < older_than_days else None
         raw = tuple(sorted(prefixes.get(run_id, ())))
         size = sum(item.size_bytes for prefix in raw for item in archive.objects.list(f"{prefix}/"))
-        found.append(Verdict(run_id, run["build"], age_days, needed.get(run_id) or young, raw, size))
+        found.append(Verdict(run_id, run["build"], age_days, kept.get(run_id) or young, raw, size))
     return found
 
 
@@ -67,17 +70,3 @@ def let_go(archive: Archive, verdict: Verdict, kinds: Iterable[Kind]) -> None:
         for table in sorted(table_names(), key=lambda name: (name == "runs", name == "captures", name)):
             if any(column.name == "run_id" for column in contract(table).columns):
                 archive.tables.delete(table, run_id=verdict.run_id)
-
-
-def _needed(archive: Archive) -> dict[str, str]:
-    """Runs that something published stands on, with what that is."""
-    found: dict[str, str] = {}
-    comparisons = archive.tables.scan(
-        "comparisons", columns=["baseline", "candidate", "version", "base_run_ids", "candidate_run_ids"]
-    )
-    for row in comparisons.to_pylist():
-        for run_id in (*row["base_run_ids"], *row["candidate_run_ids"]):
-            found[run_id] = f"comparisons/{row['baseline']}/{row['candidate']}/v{row['version']}"
-    for row in archive.tables.scan("baselines", columns=["name", "run_ids"]).to_pylist():
-        found |= dict.fromkeys(row["run_ids"], f"baseline {row['name']}")
-    return found

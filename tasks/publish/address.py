@@ -1,10 +1,11 @@
 """Comparisons at their stable address: ``comparisons/<baseline>/<candidate>/v<N>``, published once.
 
-In the folder of a (baseline, candidate) pair lie
+Every family has a folder of its own in that of the pair (``…/serving/v<N>``; operators have the pair's), in
+which lie
 
 ``claims/v<N>.json``
     created first and only once: which identity version N belongs to;
-``v<N>/comparison.parquet, comparison.csv, report.html, validation.html``
+``v<N>/comparison.parquet, comparison.csv`` and pages (``report.html, validation.html``)
     created only, never replaced;
 ``v<N>/comparison.json``
     created when all of these are there: a version without it does not exist for a reader;
@@ -21,7 +22,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
-from urllib.parse import quote
 
 import orjson
 import pyarrow as pa
@@ -29,9 +29,9 @@ import pyarrow as pa
 from tilewatch.data_contracts import conform
 from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.tasks.collect.store import ObjectStore
+from tilewatch.tasks.publish.families import OPERATORS, ROOT, Family
 from tilewatch.tasks.publish.files import comparison_csv, comparison_parquet, read_parquet
 
-ROOT = "comparisons"
 MARK = "comparison.json"
 POINTER = "latest.json"
 
@@ -70,11 +70,6 @@ class Identity:
         """Canonical JSON; equal for equal identities and only for these."""
         return orjson.dumps(asdict(self), option=orjson.OPT_SORT_KEYS)
 
-    @property
-    def folder(self) -> str:
-        """Key prefix of the pair, without a closing slash; labels are quoted, so any label is one level."""
-        return f"{ROOT}/{quote(self.baseline, safe='')}/{quote(self.candidate, safe='')}"
-
 
 @dataclass(frozen=True)
 class Published:
@@ -87,8 +82,11 @@ class Published:
     """The comparison with its version as it was published, whoever published it first."""
 
 
-def identity_of(comparison: pa.Table, plan_hashes: Sequence[str]) -> Identity:
-    """Identity of a contract ``comparisons`` table. Raises PublishError where it mixes comparisons."""
+def identity_of(comparison: pa.Table, plan_hashes: Sequence[str], family: Family = OPERATORS) -> Identity:
+    """Identity of a table of one comparison; a column that its family does not have says nothing.
+
+    Raises PublishError where the table mixes comparisons.
+    """
     if not comparison.num_rows:
         raise PublishError("nothing to publish: the comparison has no rows")
     return Identity(
@@ -96,14 +94,15 @@ def identity_of(comparison: pa.Table, plan_hashes: Sequence[str]) -> Identity:
         candidate=_one(comparison, "candidate"),
         base_build_id=_one(comparison, "base_build_id"),
         candidate_build_id=_one(comparison, "candidate_build_id"),
-        base_run_ids=_members(comparison, "base_run_ids"),
-        candidate_run_ids=_members(comparison, "candidate_run_ids"),
+        base_run_ids=_members(comparison, family.stands_on[0]),
+        candidate_run_ids=_members(comparison, family.stands_on[1]),
         comparison_ids=_distinct(comparison, "comparison_id"),
         plan_hashes=tuple(sorted(set(plan_hashes))),
         method_hashes=_distinct(comparison, "method_hash"),
         analysis_version=_one(comparison, "analysis_version"),
         overrides=_members(comparison, "overrides"),
-        confirmed=comparison["confirmed"].null_count < comparison.num_rows,
+        confirmed="confirmed" in comparison.column_names
+        and comparison["confirmed"].null_count < comparison.num_rows,
     )
 
 
@@ -112,48 +111,64 @@ def publish_comparison(
     comparison: pa.Table,
     *,
     plan_hashes: Sequence[str],
-    report_html: str,
-    validation_html: str,
+    pages: Mapping[str, str],
+    family: Family = OPERATORS,
+    taken: int = 0,
 ) -> Published:
     """Publish ``comparison`` once; again, or from two places at once, it is the same version of one content.
 
-    Safe to kill at any instant: nothing is visible before it is complete. Raises PublishError for a table
-    that is no single comparison; errors of the store pass through.
+    ``pages`` are texts by file name, ``report.html`` among them. ``taken`` is the highest version that the
+    pair has without a claim (rows from before there was an address). Safe to kill at any instant: nothing is
+    visible before it is complete. Raises PublishError for a table that is not a single comparison; errors of
+    the store pass through.
     """
-    identity = identity_of(comparison, plan_hashes)
-    version = _claim(store, identity)
-    address = f"{identity.folder}/v{version}"
-    numbered = _with_version(conform("comparisons", comparison), version)
+    identity = identity_of(comparison, plan_hashes, family)
+    folder = family.pair_folder(identity.baseline, identity.candidate)
+    version = _claim(store, folder, identity, taken)
+    address = f"{folder}/v{version}"
+    numbered = _with_version(conform(family.table, comparison), version)
     created = False
     if not store.exists(f"{address}/{MARK}"):
         files = {
             "comparison.parquet": comparison_parquet(numbered),
             "comparison.csv": comparison_csv(numbered),
-            "report.html": report_html.encode(),
-            "validation.html": validation_html.encode(),
+            **{name: text.encode() for name, text in pages.items()},
         }
         stored = {name: _create(store, f"{address}/{name}", body) for name, body in files.items()}
         mark = _mark(identity, version, stored)
         created = _create(store, f"{address}/{MARK}", mark) is mark
-    _advance_pointer(store, identity.folder)
+    _advance_pointer(store, folder)
     published = numbered if created else read_parquet(store.get(f"{address}/comparison.parquet"))
-    return Published(address, version, created, conform("comparisons", published))
+    return Published(address, version, created, conform(family.table, published))
 
 
-def latest_version(store: ObjectStore, baseline: str, candidate: str) -> int | None:
+def latest_version(
+    store: ObjectStore, baseline: str, candidate: str, family: Family = OPERATORS
+) -> int | None:
     """Version that ``latest`` points to; None where nothing is published yet."""
-    folder = f"{ROOT}/{quote(baseline, safe='')}/{quote(candidate, safe='')}"
-    return _pointed(store, folder) or None
+    return _pointed(store, family.pair_folder(baseline, candidate)) or None
 
 
-def _claim(store: ObjectStore, identity: Identity) -> int:
+def published_addresses(store: ObjectStore) -> list[str]:
+    """Every complete publication of the store, of whatever family, by its mark."""
+    keys = (item.key for item in store.list(f"{ROOT}/"))
+    return [key.removesuffix(f"/{MARK}") for key in keys if re.search(rf"/v\d+/{re.escape(MARK)}$", key)]
+
+
+def marked_runs(store: ObjectStore, address: str) -> tuple[str, ...]:
+    """Runs that the publication at ``address`` stands on, as its mark says."""
+    identity = orjson.loads(store.get(f"{address}/{MARK}"))["identity"]
+    return (*identity["base_run_ids"], *identity["candidate_run_ids"])
+
+
+def _claim(store: ObjectStore, folder: str, identity: Identity, taken: int) -> int:
     """The version that belongs to ``identity``: an older claim of it, or the first free number."""
-    prefix = f"{identity.folder}/claims/"
+    prefix = f"{folder}/claims/"
     claimed = _numbers(store, prefix, r"v(\d+)\.json")
     for number in claimed:
         if store.get(f"{prefix}v{number}.json") == identity.text:
             return number
-    number = max(claimed, default=0) + 1
+    number = max([*claimed, taken]) + 1
     while _create(store, f"{prefix}v{number}.json", identity.text) != identity.text:
         number += 1
     return number
@@ -218,6 +233,8 @@ def _with_version(comparison: pa.Table, version: int) -> pa.Table:
 
 
 def _distinct(table: pa.Table, column: str) -> tuple[str, ...]:
+    if column not in table.column_names:
+        return ()
     return tuple(sorted(set(table[column].unique().to_pylist())))
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from tilewatch.tasks.publish.address import PublishError, identity_of, latest_version, publish_comparison
+from tilewatch.tasks.publish.address import PublishError, latest_version, publish_comparison
 
 FOLDER = "comparisons/cann-8.2/cann-8.3"
 
@@ -86,7 +86,10 @@ def store(request):
 
 def publish(store, comparison, plan="plan", report="<html>"):
     return publish_comparison(
-        store, comparison, plan_hashes=[plan], report_html=report, validation_html="<html>"
+        store,
+        comparison,
+        plan_hashes=[plan],
+        pages={"report.html": report, "validation.html": "<html>"},
     )
 
 
@@ -223,7 +226,7 @@ def test_a_label_with_a_slash_is_one_level_of_the_address(comparison):
     position = comparison.column_names.index("candidate")
     labels = pa.repeat("a/b c", comparison.num_rows)
     odd = comparison.set_column(position, comparison.schema.field("candidate"), labels)
-    assert identity_of(odd, ["plan"]).folder == "comparisons/cann-8.2/a%2Fb%20c"
+    assert publish(MemoryStore(), odd).address == "comparisons/cann-8.2/a%2Fb%20c/v1"
 
 
 def test_nothing_to_publish_and_two_comparisons_in_one_are_refused(comparison):
