@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tilewatch.infra.objects import Endpoint, ObjectStore
-from tilewatch.infra.services import store
+from tilewatch.infra.services import seaweed, store
 from tilewatch.infra.settings import Settings
 from tilewatch.infra.tables import TableStore
 
@@ -26,3 +26,14 @@ def open_archive(settings: Settings) -> Iterator[Archive]:
     """The archive of ``settings``; an embedded store is started for the block where none runs."""
     with store(settings) as endpoint:
         yield Archive(endpoint, ObjectStore(endpoint), TableStore(endpoint))
+
+
+@contextmanager
+def open_archive_to_read(settings: Settings) -> Iterator[Archive]:
+    """The archive with credentials that cannot write: the reader's of an embedded store.
+
+    An external store is opened with the keys that are set: give a reading process keys that only read.
+    """
+    with store(settings) as endpoint:
+        reading = endpoint if settings.s3_endpoint is not None else seaweed.reader(settings)
+        yield Archive(reading, ObjectStore(reading), TableStore(reading))

@@ -19,6 +19,7 @@ from tilewatch.flows.cli import (
     query,
     run,
     services,
+    site,
     upgrade,
 )
 from tilewatch.flows.cli.exits import MEANINGS
@@ -35,7 +36,7 @@ app = typer.Typer(
     "latency jump as M grows, why, and did the new CANN build change it?",
     epilog=f"Exit codes:  \n{_EXITS}",
 )
-for module in (run, compare, upgrade, query, ingest, prune, deploy, services, demo):
+for module in (run, compare, upgrade, query, ingest, prune, deploy, services, site, demo):
     module.register(app)
 app.add_typer(predict.app, name="predict")
 app.add_typer(baseline.app, name="baseline")

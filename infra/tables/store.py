@@ -108,6 +108,16 @@ class TableStore:
             names = query.named_tables(sql, table_names())
             return query.run(sql, {name: self._dataset(name) for name in names})
 
+    def version(self, table: str) -> int | None:
+        """Number of the newest commit of ``table``; None where nothing was ever written."""
+        found = self._open(table)
+        return None if found is None else int(found.version())
+
+    def dataset(self, table: str) -> Any:
+        """The rows of ``table`` as an Arrow dataset of the newest commit, in the present contract's shape."""
+        with self._explained(f"open table {table}"):
+            return self._dataset(table)
+
     def delete(self, table: str, run_id: str | None = None, capture_id: str | None = None) -> int:
         """Delete the rows of a run or a capture, to rebuild them from raw; returns how many."""
         wanted = _equal(run_id=run_id, capture_id=capture_id)

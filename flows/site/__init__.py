@@ -1,0 +1,1 @@
+"""The results site: a door to the archive that only reads."""
