@@ -83,10 +83,15 @@ def test_sort_and_filter_by_what_is_no_column_change_nothing(site: TestClient) -
 @pytest.mark.parametrize(
     "sql",
     [
-        "COPY runs TO '/tmp/x.csv'", "SELECT * FROM read_csv('/etc/passwd')", "INSTALL httpfs",
-        "SET enable_external_access=true", "SELECT 1; SELECT 2", "ATTACH '/tmp/x.db'", "SELECT nosuch FROM runs",
+        "COPY runs TO '/tmp/x.csv'",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "INSTALL httpfs",
+        "SET enable_external_access=true",
+        "SELECT 1; SELECT 2",
+        "ATTACH '/tmp/x.db'",
+        "SELECT nosuch FROM runs",
     ],
-)  # fmt: skip
+)
 def test_sql_that_does_more_than_read_is_refused(site: TestClient, sql: str) -> None:
     answer = site.get("/sql", params={"sql": sql})
     assert answer.status_code == 400 and 'class="failure"' in answer.text
