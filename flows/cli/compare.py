@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import pyarrow as pa
 import typer
 
+from tilewatch.flows.cli.compare_profiles import FailOn, compare_two_profiles
 from tilewatch.flows.cli.exits import told
 from tilewatch.flows.cli.output import out, show_table, warn
 from tilewatch.flows.cli.progress import shown
+from tilewatch.flows.steps.profiles import as_path
 from tilewatch.infra import prefect_settings
 from tilewatch.infra.archive import open_archive
 from tilewatch.infra.settings import load_settings
@@ -38,8 +40,8 @@ def register(app: typer.Typer) -> None:
 
 
 def compare(
-    base: Annotated[str, typer.Argument(help="Build label or run id of the baseline.")],
-    candidate: Annotated[str, typer.Argument(help="Build label or run id of the candidate.")],
+    base: Annotated[str, typer.Argument(help="Baseline: build, run, @baseline, or path of a profile.")],
+    candidate: Annotated[str, typer.Argument(help="Candidate: build, run, or path of a profile.")],
     version: Annotated[
         int | None, typer.Option(min=1, help="Show this published version instead of comparing.")
     ] = None,
@@ -49,13 +51,26 @@ def compare(
     override: Annotated[
         list[str] | None, typer.Option(help="Ignore a difference in this key; recorded on every row.")
     ] = None,
+    rank: Annotated[int | None, typer.Option(min=0, help="Of profiles: compare this rank alone.")] = None,
+    fail_on: Annotated[
+        FailOn | None, typer.Option(help="Of profiles: exit 1 if step or a computing group is SLOWER.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all rows as JSON.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print all rows as CSV.")] = False,
 ) -> None:
-    """Compare two builds point by point: FASTER, SLOWER, SAME, UNDECIDED or MISSING, and why.
+    """Compare two builds or two profiles: FASTER, SLOWER, SAME, UNDECIDED or MISSING, and why.
 
-    Published once at comparisons/BASE/CANDIDATE/vN; comparing the same runs again gives the same version.
+    Builds point by point, published once at comparisons/BASE/CANDIDATE/vN; comparing the same runs again
+    gives the same version. Paths of profiles (a folder, rank folders, an archive, kernel_details.csv,
+    op_summary_*.csv, a profiler database) are compared where they lie: nothing is stored. A name that exists
+    as a path is taken for one; `build:NAME` is not.
     """
+    paths = as_path(base), as_path(candidate)
+    if paths[0] is not None and paths[1] is not None:
+        with told():
+            compare_two_profiles(paths[0], paths[1], rank, override or [], fail_on, as_json, as_csv)
+        return
+    base, candidate = base.removeprefix("build:"), candidate.removeprefix("build:")
     with told():
         settings = load_settings()
         if version is not None:

@@ -58,6 +58,12 @@ KERNELS = Layout(
 )
 """kernel_details.csv and op_summary*.csv, 2023 to 2026: one layout, since only header names differ."""
 
+COMPARED = replace(
+    KERNELS,
+    counters=("aic_total_cycles", "aicore_time(us)", "aic_time(us)", "aiv_total_cycles", "aiv_time(us)"),
+)
+"""The same without counters but those that say the frequency: a comparison asks for no others."""
+
 _PLAIN = ("step_id", "device_id", "task_id", "stream_id", "start_ns", "duration_ns", "wait_ns", "context_id")
 _TEXTS = ("name", "op_type", "task_type")
 _SHAPES = ("input_shapes", "output_shapes")

@@ -62,11 +62,14 @@ class Field:
 
 @dataclass(frozen=True)
 class Layout:
-    """A CSV format. With ``counters`` every further numeric column is kept under its own header."""
+    """A CSV format. With ``counters`` every further numeric column is kept under its own header.
+
+    Names in ``counters`` keep these columns alone: the others are not even parsed.
+    """
 
     table: str
     fields: tuple[Field, ...]
-    counters: bool = False
+    counters: bool | tuple[str, ...] = False
 
 
 @dataclass(frozen=True)
@@ -112,9 +115,8 @@ def match_header(line: bytes, layout: Layout) -> Header:
         raise HeaderError(f"no column {', '.join(missing)}{_hint(line)}")
     rest = tuple(name for name in names if name not in fields)
     named = tuple(name for name in rest if not name.startswith("unnamed "))
-    if layout.counters:
-        return Header(tuple(names), fields, named, ())
-    return Header(tuple(names), fields, (), named)
+    chosen = named if layout.counters is True else tuple(n for n in named if n in (layout.counters or ()))
+    return Header(tuple(names), fields, chosen, tuple(n for n in named if n not in chosen))
 
 
 def _cells(line: bytes) -> Sequence[str]:

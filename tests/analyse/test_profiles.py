@@ -1,0 +1,175 @@
+"""Two profiles, one answer: each planted change is named, with its cause, and nothing else is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.analyse.profile_case import Kernel, changed, fused, layer, program, write_profile
+from tilewatch.tasks.analyse.profiles.compare import ProfilesCompared, compare_profiles
+from tilewatch.tasks.ingest.profiles import read_profiles
+from tilewatch.tasks.read.captures.profile_capture import ProfileSide
+
+
+def compared(tmp_path: Path, candidate: list[Kernel], **how: Any) -> ProfilesCompared:
+    """The made program against ``candidate``, read from the files a profiler would write."""
+    base = read_profiles(write_profile(tmp_path / "base_ascend_pt", program(), seed=1))
+    new = read_profiles(write_profile(tmp_path / "new_ascend_pt", candidate, seed=2, **how))
+    return compare_profiles(base, new, names=("base", "new"))
+
+
+def told(done: ProfilesCompared) -> dict[str, str]:
+    """Computing groups that are called different or stand on one side only: name to verdict."""
+    return {
+        f"{row['name']} {'×'.join(map(str, (row['base_input_shapes'] or [[]])[0]))}": row["verdict"]
+        for row in done.rows.to_pylist()
+        if row["kind"] == "group" and not row["communicates"] and row["verdict"] not in ("SAME", "UNDECIDED")
+    }
+
+
+def group(done: ProfilesCompared, name: str) -> dict[str, Any]:
+    """The one row of groups of that name."""
+    (row,) = [r for r in done.rows.to_pylist() if r["kind"] == "group" and r["name"] == name]
+    found: dict[str, Any] = row
+    return found
+
+
+def step(done: ProfilesCompared) -> dict[str, Any]:
+    """The row of the whole step."""
+    found: dict[str, Any] = done.rows.slice(0, 1).to_pylist()[0]
+    assert found["kind"] == "step"
+    return found
+
+
+def test_steps_without_a_mark_are_found_by_what_repeats(tmp_path: Path) -> None:
+    done = compared(tmp_path, program())
+    steps = done.base.profiles[0].steps
+    assert steps.how == "found" and steps.kept.sum() == 12
+    assert len(steps.model) == len([k for k in program() if k.core_kind != "COMMUNICATION"])
+    assert done.level.name == "steps" and "within this pair of captures" in done.level.sentence
+    assert told(done) == {}
+
+
+def test_a_kernel_five_percent_slower_is_named_and_no_other(tmp_path: Path) -> None:
+    slower = changed(lambda k: [replace(k, us=k.us * 1.05)] if k.op == "FusedInferAttentionScore" else [k])
+    done = compared(tmp_path, slower)
+    assert told(done) == {"FusedInferAttentionScore 16×16×128": "SLOWER"}
+    row = group(done, "FusedInferAttentionScore")
+    assert row["ratio"] == pytest.approx(1.05, abs=0.01) and row["ratio_low"] < 1.05 < row["ratio_high"]
+    assert row["difference_ns"] == pytest.approx(6 * 4.4e3, rel=0.2)
+
+
+def test_fewer_cores_are_the_cause(tmp_path: Path) -> None:
+    starved = changed(
+        lambda k: [replace(k, cores=4, us=12.0)] if (k.op, k.cores) == ("DynamicQuant", 16) else [k]
+    )
+    done = compared(tmp_path, starved)
+    assert told(done) == {"DynamicQuant 16×2048": "SLOWER"}
+    (row,) = [r for r in done.rows.to_pylist() if r["name"] == "DynamicQuant" and r["verdict"] == "SLOWER"]
+    assert row["cause"] == "cores 16 → 4" and row["change"] == "matched"
+
+
+def test_three_kernels_fused_into_one_are_paired_by_their_place(tmp_path: Path) -> None:
+    done = compared(tmp_path, fused())
+    name = "GroupedMatmul + SwiGlu + DynamicQuant → GroupedMatmulSwigluQuant"
+    assert set(told(done)) == {f"{name} 128×2048"}
+    row = group(done, name)
+    assert row["verdict"] == "FASTER" and row["change"] == "replaced" and row["cause"].startswith("fused: ")
+    assert row["base_calls"] == 18 and row["candidate_calls"] == 6
+    assert row["difference_ns"] == pytest.approx(-6 * 10e3, rel=0.1)
+
+
+def test_another_kernel_at_the_same_place_is_no_new_and_no_vanished_one(tmp_path: Path) -> None:
+    moved = changed(lambda k: [replace(k, op="MatMulV3", us=15.0)] if k.op == "MatMulV2" else [k])
+    done = compared(tmp_path, moved)
+    row = group(done, "MatMulV2 → MatMulV3")
+    assert row["verdict"] == "SLOWER" and row["cause"] == "other dispatch: MatMulV2 → MatMulV3"
+    assert set(told(done)) == {"MatMulV2 → MatMulV3 16×2048"}
+
+
+def test_an_added_format_conversion_is_named_as_one(tmp_path: Path) -> None:
+    conversion = Kernel("TransData", 8.0, 16, "AI_VECTOR_CORE", "2048,4096", "INT8")
+    done = compared(tmp_path, changed(lambda k: [conversion, k] if k.op == "QuantBatchMatmulV3" else [k]))
+    assert told(done) == {"TransData ": "MISSING"}
+    row = group(done, "TransData")
+    assert row["change"] == "new" and row["candidate_calls"] == 6
+    assert row["cause"] == "a conversion appeared that the base does not have"
+    assert step(done)["verdict"] == "SLOWER"
+
+
+def test_doubled_communication_is_judged_apart(tmp_path: Path) -> None:
+    waits = changed(lambda k: [replace(k, us=70.0)] if k.overlaps else [k])
+    done = compared(tmp_path, waits)
+    assert told(done) == {}
+    row = group(done, "hcom_allReduce_")
+    assert row["communicates"] and row["verdict"] == "SLOWER" and row["ratio"] == pytest.approx(2, rel=0.02)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_one_odd_step_is_set_aside_and_named(tmp_path: Path, marked: bool) -> None:
+    prefill = [replace(k, us=k.us * 9) for k in program()] + [Kernel("Tril", 50.0)]
+    done = compared(tmp_path, program(), odd={5: prefill}, marked=marked)
+    assert told(done) == {}
+    (odd,) = done.candidate.profiles[0].steps.odd
+    assert odd.step == 5 and "other" in odd.reason
+    assert any("step 5 set aside" in note for note in done.notes[1])
+
+
+def test_a_slow_first_step_is_set_aside(tmp_path: Path) -> None:
+    warm_up = [replace(k, us=k.us * 3) for k in program()]
+    done = compared(tmp_path, program(), odd={0: warm_up}, marked=True)
+    assert [odd.step for odd in done.candidate.profiles[0].steps.odd] == [0]
+    assert told(done) == {}
+
+
+def test_the_parts_add_up_to_the_step(tmp_path: Path) -> None:
+    done = compared(tmp_path, program())
+    rows = done.rows.to_pylist()
+    parts = [row for row in rows if row["kind"] == "part"]
+    assert [row["name"] for row in parts] == ["computing", "exposed communication", "idle"]
+    for side in ("base", "candidate"):
+        total = step(done)[f"{side}_step_ns"]
+        assert sum(row[f"{side}_step_ns"] for row in parts) == pytest.approx(total, rel=1e-9)
+        categories = sum(row[f"{side}_exposed_ns"] for row in rows if row["kind"] == "category")
+        assert categories == pytest.approx(total - parts[2][f"{side}_step_ns"], rel=1e-9)
+        groups = sum(row[f"{side}_exposed_ns"] or 0 for row in rows if row["kind"] == "group")
+        assert groups == pytest.approx(categories, rel=1e-9)
+    # The collective runs 1.2 µs alone and then under the kernel behind it, so little of its 35 µs is exposed.
+    assert parts[1]["base_step_ns"] < 0.9 * 6 * 35e3
+
+
+def test_two_different_batches_are_paired_by_place_with_the_shape_as_cause(tmp_path: Path) -> None:
+    larger = changed(lambda k: [replace(k, shapes=k.shapes.replace("16,2048", "32,2048"))])
+    done = compared(tmp_path, larger)
+    row = group(done, "QuantBatchMatmulV3")
+    assert row["change"] == "matched" and row["cause"] == "shape 16×2048, 2048×4096 → 32×2048, 2048×4096"
+    assert not [r for r in done.rows.to_pylist() if r["verdict"] == "MISSING"]
+
+
+def test_another_profiler_level_gives_no_verdict_unless_overridden(tmp_path: Path) -> None:
+    base = read_profiles(write_profile(tmp_path / "a_ascend_pt", program(), seed=1)).captures[0]
+    other = replace(base, facts={"profiler_level": "Level2"})
+    base = replace(base, facts={"profiler_level": "Level1"})
+    refused = compare_profiles(ProfileSide((base,)), ProfileSide((other,)))
+    assert set(refused.rows["verdict"].to_pylist()) == {"UNDECIDED"}
+    assert step(refused)["refused"] == "profiler level: Level1 → Level2"
+    allowed = compare_profiles(ProfileSide((base,)), ProfileSide((other,)), overrides=["profiler_level"])
+    assert "SAME" in allowed.rows["verdict"].to_pylist()
+    assert allowed.rows["overrides"].to_pylist()[0] == ["profiler_level"]
+
+
+def test_other_parallel_groups_refuse_communication_alone(tmp_path: Path) -> None:
+    base = read_profiles(write_profile(tmp_path / "a_ascend_pt", program(), seed=1)).captures[0]
+    sides = [replace(base, settings={"distributed_args.tensor_model_parallel_size": size}) for size in (8, 4)]
+    rows = compare_profiles(ProfileSide((sides[0],)), ProfileSide((sides[1],))).rows.to_pylist()
+    refused = {row["name"] for row in rows if row["refused"]}
+    assert refused == {"hcom_allReduce_"}
+
+
+def test_the_layer_is_no_step(tmp_path: Path) -> None:
+    """A layer repeats too, and more often; what stands before the first and behind the last is the step's."""
+    done = compared(tmp_path, program())
+    assert len(layer()) * 2 < len(done.base.profiles[0].steps.model)
