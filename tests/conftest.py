@@ -95,7 +95,7 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _wait_until_healthy(address: str, server: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 400
     while time.monotonic() < deadline:
         assert server.poll() is None, "the Prefect server ended"
         try:

@@ -115,7 +115,28 @@ class DeviceWorker(ProcessWorker):
             self._journal.end(str(flow_run.id))
         if result.status_code:
             self._failed_starts[flow_run.id] = self._failed_starts.get(flow_run.id, 0) + 1
+        else:
+            await self._began(flow_run)
         return result
+
+    async def _began(self, flow_run: FlowRun) -> None:
+        """Take a run whose process ended well and that is still Pending for a failed start: nothing began.
+
+        It would hold the queue of the device. Where the server does not answer, the journal keeps the run and
+        it is given back later.
+        """
+        run_id = str(flow_run.id)
+        try:
+            now = await self.client.read_flow_run(flow_run.id)
+        except ObjectNotFound:
+            return
+        except Exception as error:
+            self._logger.warning("the server did not answer for flow run %s: %s", run_id, error)
+            self._journal.claim(run_id, TAKEN)
+            return
+        if now.state is not None and now.state.is_pending():
+            self._failed_starts[flow_run.id] = self._failed_starts.get(flow_run.id, 0) + 1
+            await self._propose_crashed_state(flow_run, "its process ended with code 0 before the flow began")
 
     async def _propose_crashed_state(
         self, flow_run: FlowRun, message: str, client: PrefectClient | None = None
@@ -128,7 +149,9 @@ class DeviceWorker(ProcessWorker):
         if not 0 < self._failed_starts.get(flow_run.id, 0) <= MOST_FAILED_STARTS:
             return False
         now = await self.client.read_flow_run(flow_run.id)
-        if now.run_count or now.state is None or not (now.state.is_pending() or now.state.is_crashed()):
+        if now.state is None:
+            return False
+        if not now.state.is_pending() and (now.run_count or not now.state.is_crashed()):
             return False
         again: State[object] = Scheduled(message="its process ended before it began; it is started again")
         await self.client.set_flow_run_state(flow_run.id, again, force=True)
