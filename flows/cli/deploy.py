@@ -25,18 +25,21 @@ def deploy(
 ) -> None:
     """Create or update work pools, queues, deployments and automations of a fleet, any number of times.
 
-    Flows are run from this checkout, which every host of the fleet has at the same path. Nothing that the
-    file does not name is changed or deleted. With TILEWATCH_ALERT_WEBHOOK set, confirmed regressions are told
-    there.
+    Flows are run from this checkout, which every host of the fleet has at the same path. The whole file is
+    checked before anything is applied. Nothing that the file does not name is changed or deleted. With
+    TILEWATCH_ALERT_WEBHOOK set, confirmed regressions are told there.
     """
     with told():
         settings = load_settings()
         os.environ["PREFECT_API_URL"] = prefect_server.require(settings)
         prefect_settings.apply(settings.home)
         from tilewatch.flows.deployments.apply import apply
+        from tilewatch.flows.deployments.check import check_fleet
         from tilewatch.flows.deployments.fleet import read_fleet
 
-        made = apply(read_fleet(fleet), settings.alert_webhook)
+        described = read_fleet(fleet)
+        check_fleet(settings, described)
+        made = apply(described, settings.alert_webhook)
     rows = [(r.flow, r.name, r.pool, r.queue, r.when) for r in made]
     show_rows(("flow", "deployment", "work pool", "queue", "schedule"), rows)
     out.print("one worker a device: tilewatch agent start --device N, on its host")

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
+from httpx import HTTPError
 from prefect import Flow
 from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate, WorkPoolUpdate
 from prefect.client.schemas.schedules import CronSchedule, IntervalSchedule
-from prefect.exceptions import ObjectNotFound
+from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.types import SecretDict
 from prefect.utilities.callables import parameter_schema
 from prefect.workers.process import ProcessWorker
@@ -27,6 +28,7 @@ from tilewatch.flows.part import part
 from tilewatch.flows.reanalyse import reanalyse
 from tilewatch.flows.regression import regression
 from tilewatch.flows.sweep import sweep
+from tilewatch.infra.errors import ServiceError
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 FLOWS: dict[str, Flow[..., Any]] = {
@@ -38,28 +40,53 @@ WEBHOOK = "tilewatch-alerts"
 """Name of the Prefect webhook block."""
 
 
+class DeployError(ServiceError):
+    """The server failed while it was made to agree with a fleet; the message says what was applied."""
+
+
 def apply(fleet: Fleet, alert_webhook: SecretStr | None = None) -> list[Recipe]:
     """Create or update everything; returns the deployments. Nothing that is not of the fleet is touched.
 
     ``alert_webhook`` is the address that is told of confirmed regressions; without it what an earlier call
-    set up stays.
+    set up stays. Raises DeployError where the server fails in the middle: what was applied stays, and another
+    call goes on.
     """
     made = list(recipes(fleet))
-    with get_client(sync_client=True) as client:
-        for one in fleet.device_classes:
-            _pool(client, one)
-        ids = {(r.flow, r.name): _deployment(client, r) for r in made}
-        automations.ensure(client, automations.zombies())
-        automations.ensure(client, automations.unstarted())
-        if alert_webhook is not None:
-            automations.ensure(client, automations.regressions_told(_webhook(alert_webhook)))
-        for recipe in made:
-            if recipe.flow == "cann_upgrade":
-                wanted = automations.upgrade(
-                    recipe.queue, ids[recipe.flow, recipe.name], recipe.parameters["request"]
-                )
-                automations.ensure(client, wanted)
+    applied: list[str] = []
+    try:
+        with get_client(sync_client=True) as client:
+            _apply(client, fleet, made, alert_webhook, applied)
+    except (HTTPError, PrefectException) as error:
+        raise DeployError(
+            f"the Prefect server failed: {error}; applied before: {', '.join(applied) or 'nothing'}",
+            "Run `tilewatch deploy` again when the server answers: it goes on and repeats nothing",
+        ) from error
     return made
+
+
+def _apply(
+    client: SyncPrefectClient,
+    fleet: Fleet,
+    made: list[Recipe],
+    alert_webhook: SecretStr | None,
+    applied: list[str],
+) -> None:
+    """Pools, deployments, automations, in this order; each is added to ``applied`` when it is done."""
+    for one in fleet.device_classes:
+        _pool(client, one)
+        applied.append(f"pool {one.pool}")
+    ids = {}
+    for recipe in made:
+        ids[recipe.flow, recipe.name] = _deployment(client, recipe)
+        applied.append(f"deployment {recipe.flow}/{recipe.name}")
+    wanted = [automations.zombies(), automations.unstarted()]
+    if alert_webhook is not None:
+        wanted.append(automations.regressions_told(_webhook(alert_webhook)))
+    upgrades = [recipe for recipe in made if recipe.flow == "cann_upgrade"]
+    wanted += [automations.upgrade(r.queue, ids[r.flow, r.name], r.parameters["request"]) for r in upgrades]
+    for automation in wanted:
+        automations.ensure(client, automation)
+        applied.append(f"automation {automation.name!r}")
 
 
 def has_device(queue: str) -> bool:

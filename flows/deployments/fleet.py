@@ -18,12 +18,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
+from prefect.client.schemas.schedules import CronSchedule
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tilewatch.flows.requests import SweepRequest
 from tilewatch.infra.errors import SettingsError
 from tilewatch.infra.fleet_names import queue_of
-from tilewatch.infra.settings import read_yaml
+from tilewatch.tasks.plan.strict_yaml import ExperimentError, read_strict
 
 SCHEMA_VERSION = 1
 
@@ -61,6 +62,15 @@ class RegressionPlan(_Part):
     def _one_schedule(self) -> Self:
         if (self.cron is None) == (self.every_s is None):
             raise ValueError("give either cron or every_s")
+        for name, given in (
+            ("cron", {"cron": self.cron or "* * * * *"}),
+            ("timezone", {"timezone": self.timezone}),
+        ):
+            try:
+                CronSchedule.model_validate({"cron": "* * * * *", **given})
+            except ValidationError as error:
+                said = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+                raise ValueError(f"{name}: {getattr(self, name)!r} is not usable: {said}") from None
         return self
 
 
@@ -113,10 +123,8 @@ class Fleet(_Part):
 
 
 def read_fleet(path: Path) -> Fleet:
-    """The fleet of a file. Raises SettingsError naming file, line or field, and what is wrong."""
+    """The fleet of a file. Raises SettingsError naming file, line, field and what is allowed."""
     try:
-        return Fleet.model_validate(read_yaml(path))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise SettingsError(f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}") from None
+        return read_strict(path, Fleet)
+    except ExperimentError as error:
+        raise SettingsError(str(error)) from error

@@ -1,4 +1,4 @@
-"""Experiment files read strictly: what is wrong is said with file, line, field and what is allowed there."""
+"""Files that people write, read strictly: a mistake is said with file, line, field and what is allowed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-Model = TypeVar("Model", bound=Strict)
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def read_strict(path: Path, model: type[Model]) -> Model:
@@ -41,7 +41,9 @@ def read_strict(path: Path, model: type[Model]) -> Model:
     except yaml.MarkedYAMLError as error:
         raise _not_yaml(path, error) from error
     except ValidationError as error:
-        said = (_explain(path, root, model, e) for e in error.errors())
+        # An unknown key first: it often is the one that is missing, misspelt.
+        found = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+        said = (_explain(path, root, model, e) for e in found)
         raise ExperimentError("\n".join(said)) from error
 
 
@@ -66,7 +68,7 @@ def _not_yaml(path: Path, error: yaml.MarkedYAMLError) -> ExperimentError:
     return ExperimentError(f"{path}:{mark.line + 1 if mark else 1}: not YAML: {error.problem}")
 
 
-def _explain(path: Path, root: yaml.Node | None, model: type[Strict], error: Any) -> str:
+def _explain(path: Path, root: yaml.Node | None, model: type[BaseModel], error: Any) -> str:
     message = error["msg"].removeprefix("Value error, ")
     location = list(error["loc"])
     if named := re.match(r"([a-z_]+(?:\.[a-z0-9_]+|\[\d+\])*): ", message):
@@ -77,7 +79,7 @@ def _explain(path: Path, root: yaml.Node | None, model: type[Strict], error: Any
     if error["type"] == "extra_forbidden":
         message = "unknown key; allowed here: " + ", ".join(_allowed(model, error["loc"]))
     shown = "" if isinstance(error["input"], dict | list | BaseModel) else f" (found {error['input']!r})"
-    return f"{path}:{line}: {field or 'experiment'}: {message}{shown}"
+    return f"{path}:{line}: {field or 'file'}: {message}{shown}"
 
 
 def _place(root: yaml.Node | None, location: Sequence[int | str]) -> tuple[int, str]:
@@ -100,7 +102,7 @@ def _place(root: yaml.Node | None, location: Sequence[int | str]) -> tuple[int, 
     return line, field.lstrip(".")
 
 
-def _allowed(model: type[Strict], location: Sequence[int | str]) -> list[str]:
+def _allowed(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
     """Keys of the mapping that holds the last step of ``location``."""
     inside: Any = model
     for step in location[:-1]:
