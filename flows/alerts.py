@@ -15,7 +15,7 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.events import emit_event
 
 from tilewatch.data_contracts.errors import TilewatchError
-from tilewatch.flows.compare import Comparison
+from tilewatch.flows.steps.judge import Comparison
 from tilewatch.infra.fleet_names import NOT_COMPARABLE_EVENT, REGRESSION_EVENT
 from tilewatch.tasks.analyse.comparison.coverage import coverage
 from tilewatch.tasks.publish.display import duration, ratio

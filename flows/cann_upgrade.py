@@ -11,12 +11,12 @@ from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
 from tilewatch.flows.alerts import alert, build_cause, refuse_uncompared
-from tilewatch.flows.compare import Comparison
 from tilewatch.flows.confirmation import Measured, compare_confirmed, measure
 from tilewatch.flows.experiments import experiments
-from tilewatch.flows.requests import CompareRequest, SweepRequest, UpgradeRequest
 from tilewatch.flows.steps.baselines import ARMED, baseline_runs
+from tilewatch.flows.steps.judge import Comparison
 from tilewatch.flows.steps.report import SweepReport
+from tilewatch.flows.steps.requests import CompareRequest, SweepRequest, UpgradeRequest
 from tilewatch.flows.steps.run_names import NothingToCompareError
 from tilewatch.infra.archive import open_archive
 from tilewatch.infra.builds import BuildChangedError, PresentBuild, newest_label, present_build

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from tilewatch.flows.compare import Comparison, compare
-from tilewatch.flows.requests import CompareRequest, SweepRequest
+from tilewatch.flows.compare import compare
 from tilewatch.flows.side_by_side import side_by_side
+from tilewatch.flows.steps.judge import Comparison
 from tilewatch.flows.steps.report import SweepReport
+from tilewatch.flows.steps.requests import CompareRequest, SweepRequest
 from tilewatch.flows.sweep import sweep
 
 

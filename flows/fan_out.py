@@ -15,9 +15,9 @@ from prefect.states import Cancelled, Cancelling
 
 from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.flows.part import part
-from tilewatch.flows.requests import PartRequest, SweepRequest
 from tilewatch.flows.steps.measure import Batch
 from tilewatch.flows.steps.parts import PartError, dealt, publish_document, unclaimed
+from tilewatch.flows.steps.requests import PartRequest, SweepRequest
 from tilewatch.infra.archive import open_archive
 from tilewatch.infra.fleet_names import OWN_QUEUE
 from tilewatch.infra.progress import current

@@ -7,9 +7,9 @@ from pathlib import Path
 from prefect import flow, task
 from prefect.artifacts import create_table_artifact
 
-from tilewatch.flows.requests import IngestRequest
 from tilewatch.flows.retries import SAFE_TO_REPEAT
 from tilewatch.flows.steps.ingest import IngestReport, ingest_paths
+from tilewatch.flows.steps.requests import IngestRequest
 from tilewatch.infra.archive import open_archive
 from tilewatch.infra.settings import load_settings
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from prefect import flow
 
-from tilewatch.flows.requests import PartRequest
 from tilewatch.flows.steps.measure import Batch
 from tilewatch.flows.steps.parts import measure_part
+from tilewatch.flows.steps.requests import PartRequest
 from tilewatch.infra.archive import open_archive
 from tilewatch.infra.logs import recorded
 from tilewatch.infra.settings import load_settings

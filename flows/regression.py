@@ -8,11 +8,11 @@ from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
 from tilewatch.flows.alerts import alert, refuse_uncompared
-from tilewatch.flows.compare import Comparison
 from tilewatch.flows.confirmation import compare_confirmed, measure
-from tilewatch.flows.requests import CompareRequest, RegressionRequest
 from tilewatch.flows.steps.baselines import baseline_runs
+from tilewatch.flows.steps.judge import Comparison
 from tilewatch.flows.steps.report import SweepReport
+from tilewatch.flows.steps.requests import CompareRequest, RegressionRequest
 from tilewatch.infra.archive import open_archive
 from tilewatch.infra.builds import present_build
 from tilewatch.infra.settings import load_settings

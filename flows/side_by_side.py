@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prefect import flow, task
-from prefect.cache_policies import NO_CACHE
+from prefect import flow
 
-from tilewatch.flows.compare import Comparison, compare
-from tilewatch.flows.requests import CompareRequest, SweepRequest
-from tilewatch.flows.steps.measure import batches_together
+from tilewatch.flows.compare import compare
+from tilewatch.flows.prefect_runner import PrefectRunner
+from tilewatch.flows.steps.judge import Comparison
 from tilewatch.flows.steps.prepare import prepare_together
 from tilewatch.flows.steps.report import SweepReport
-from tilewatch.flows.sweep import archived, begun_once, leave_artifacts, measure, publish, tabulated
-from tilewatch.infra import progress, spool
+from tilewatch.flows.steps.requests import CompareRequest, SweepRequest
+from tilewatch.flows.steps.sweep import sweep_runs
+from tilewatch.flows.sweep import begun_once
+from tilewatch.infra import spool
 from tilewatch.infra.archive import open_archive
-from tilewatch.infra.lease import leased
 from tilewatch.infra.settings import Settings, load_settings
 from tilewatch.infra.spool import RunFolder
 
@@ -37,16 +37,10 @@ def side_by_side(request: SweepRequest) -> SideBySide:
     ``resume`` takes the run id of any of them.
     """
     settings = load_settings()
+    runner = PrefectRunner(settings)
     with open_archive(settings):
-        folders = runs_beside(settings, request.resume or start_together(request))
-        todo = list(batches_together(folders))
-        progress.current().stage("measure", sum(1 for f in folders for _ in f.remaining()))
-        with leased(settings, folders[0].document) as lease:
-            for batch, folder in todo:
-                measure(folder, batch, lease)
-        reports = [publish(tabulated(folder, archived(folder))) for folder in folders]
-    for report in reports:
-        leave_artifacts(report)
+        run_id = request.resume or begun_once(runner, request, lambda *given: prepare_together(*given)[0])
+        reports = sweep_runs(runner, runs_beside(settings, run_id))
     first, *others = reports
     comparisons = [
         compare(CompareRequest(baseline=first.run_id, candidate=other.run_id))
@@ -60,12 +54,3 @@ def runs_beside(settings: Settings, run_id: str) -> list[RunFolder]:
     """The runs measured together with ``run_id``, itself included, in order; often it alone."""
     folder = spool.find(settings, run_id)
     return [spool.find(settings, one) for one in folder.document.beside or (run_id,)]
-
-
-@task(name="start together", cache_policy=NO_CACHE)
-def start_together(request: SweepRequest) -> str:
-    """Describe every build and give each a run; returns the id of the first.
-
-    A flow run that is started again, because its worker died, goes on with the runs that it began.
-    """
-    return begun_once(request, lambda *given: prepare_together(*given)[0])

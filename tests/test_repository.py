@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tilewatch.flows.cli.readme import with_blocks
-from tilewatch.flows.requests import SweepRequest
+from tilewatch.flows.steps.requests import SweepRequest
 from tilewatch.infra.settings import Settings
 
 ROOT = Path(__file__).parents[1]

@@ -82,7 +82,7 @@ def compare(
             return
         prefect_settings.apply(settings.home)
         from tilewatch.flows.compare import compare as compare_flow
-        from tilewatch.flows.requests import CompareRequest
+        from tilewatch.flows.steps.requests import CompareRequest
 
         request = CompareRequest(
             baseline=base,
@@ -127,24 +127,31 @@ def report(
 
 def reanalyse(
     runs: Annotated[list[str], typer.Argument(help="Run ids, as `tilewatch runs` lists them.")],
+    comparisons: Annotated[
+        bool, typer.Option(help="Judge the published comparisons that rest on the runs again.")
+    ] = True,
 ) -> None:
-    """Rebuild every table of a run from its raw captures with the present code, and its report.
+    """Rebuild every table of a run from its raw captures with the present code, its report, its verdicts.
 
-    Then say which archived runs share a build label although their version files differ.
+    A comparison whose inputs or rules changed becomes a new version beside the old one. Then say which
+    archived runs share a build label although their version files differ.
     """
-    from tilewatch.flows.steps.report import report_run
-    from tilewatch.flows.steps.shared_labels import labels_shared
-    from tilewatch.flows.steps.tabulate import rebuild_run
+    from tilewatch.flows.steps.reanalyse import reanalyse_runs
+    from tilewatch.flows.steps.requests import ReanalyseRequest
+    from tilewatch.flows.steps.runner import Runner
 
     with told():
-        settings = load_settings()
-        with open_archive(settings) as archive, shown():
-            for run in runs:
-                rebuilt = report_run(settings, archive, rebuild_run(settings, archive, run))
-                out.print(f"{run}: {rebuilt.sentence}", soft_wrap=True)
-                out.print(f"report: {rebuilt.path}", soft_wrap=True)
-            for shared in labels_shared(archive):
-                warn(shared.sentence)
+        request = ReanalyseRequest(runs=tuple(runs), comparisons=comparisons)
+        with shown():
+            done = reanalyse_runs(Runner(load_settings()), request)
+    for rebuilt in done.runs:
+        out.print(f"{rebuilt.run_id}: {rebuilt.sentence}", soft_wrap=True)
+        out.print(f"report: {rebuilt.path}", soft_wrap=True)
+    if done.changed:
+        show_table(pa.Table.from_pylist(list(done.changed)), title="Verdicts that changed")
+    out.print(done.sentence)
+    for sentence in done.shared_labels:
+        warn(sentence)
 
 
 def _show_serving(done: ServingCompared, base: str, candidate: str, as_json: bool, as_csv: bool) -> None:

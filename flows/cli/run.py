@@ -18,10 +18,10 @@ from tilewatch.infra import prefect_settings, spool
 from tilewatch.infra.settings import load_settings
 
 if TYPE_CHECKING:
-    from tilewatch.flows.compare import Comparison
-    from tilewatch.flows.requests import SweepRequest
     from tilewatch.flows.side_by_side import SideBySide
+    from tilewatch.flows.steps.judge import Comparison
     from tilewatch.flows.steps.report import SweepReport
+    from tilewatch.flows.steps.requests import SweepRequest
 
 
 LAUNCH_HEAD = (
@@ -92,7 +92,7 @@ def run(
     """
     with told():
         prefect_settings.apply(load_settings().home)
-        from tilewatch.flows.requests import SweepRequest
+        from tilewatch.flows.steps.requests import SweepRequest
         from tilewatch.tasks.measure.environment import parse_environment
 
         request = SweepRequest(

@@ -15,7 +15,7 @@ from tilewatch.infra import prefect_settings
 from tilewatch.infra.settings import load_settings
 
 if TYPE_CHECKING:
-    from tilewatch.flows.requests import SweepRequest
+    from tilewatch.flows.steps.requests import SweepRequest
 
 Letters = Annotated[list[str] | None, typer.Argument(help="Experiments [default: A B C D].")]
 Baseline = Annotated[
@@ -59,7 +59,7 @@ def upgrade(
     with told():
         prefect_settings.apply(load_settings().home)
         from tilewatch.flows.cann_upgrade import cann_upgrade, versions
-        from tilewatch.flows.requests import UpgradeRequest
+        from tilewatch.flows.steps.requests import UpgradeRequest
         from tilewatch.flows.sweep import check
         from tilewatch.tasks.measure.environment import parse_environment
 
@@ -95,7 +95,7 @@ def regression(
     with told():
         prefect_settings.apply(load_settings().home)
         from tilewatch.flows.regression import regression as watch
-        from tilewatch.flows.requests import RegressionRequest
+        from tilewatch.flows.steps.requests import RegressionRequest
         from tilewatch.flows.sweep import check
 
         asked = RegressionRequest(
@@ -111,7 +111,7 @@ def regression(
 def _asked(
     experiments: list[str] | None, preset: Preset, agent: Agent, build: Build, processes: Processes, arm: Arm
 ) -> SweepRequest:
-    from tilewatch.flows.requests import SweepRequest
+    from tilewatch.flows.steps.requests import SweepRequest
 
     return SweepRequest(
         experiments=tuple(experiments or ("A", "B", "C", "D")),

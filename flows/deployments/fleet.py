@@ -21,7 +21,7 @@ from typing import Literal, Self
 from prefect.client.schemas.schedules import CronSchedule
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from tilewatch.flows.requests import SweepRequest
+from tilewatch.flows.steps.requests import SweepRequest
 from tilewatch.infra.errors import SettingsError
 from tilewatch.infra.fleet_names import queue_of
 from tilewatch.tasks.plan.strict_yaml import ExperimentError, read_strict

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from tilewatch.flows.deployments.fleet import SCHEMA_VERSION, Device, DeviceClass, Fleet
-from tilewatch.flows.requests import SweepRequest
+from tilewatch.flows.steps.requests import SweepRequest
 from tilewatch.infra.builds import present_build
 from tilewatch.infra.settings import Settings
 

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from tilewatch.flows.deployments.fleet import Device, DeviceClass, Fleet, RegressionPlan
-from tilewatch.flows.requests import RegressionRequest, SweepRequest, UpgradeRequest
+from tilewatch.flows.steps.requests import RegressionRequest, SweepRequest, UpgradeRequest
 from tilewatch.infra.fleet_names import ANALYSIS_QUEUE, class_tag, dies_of
 
 

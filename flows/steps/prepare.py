@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.flows.steps.launch import client_of
+from tilewatch.flows.steps.requests import SweepRequest
 from tilewatch.infra import spool
 from tilewatch.infra.archive import Archive
 from tilewatch.infra.progress import current
@@ -32,7 +33,6 @@ from tilewatch.tasks.predict.environment import cann_version, platform
 from tilewatch.tasks.predict.errors import PredictError
 from tilewatch.tasks.predict.questions.experiments import refinement
 
-AGENTS = ("cpu", "npu", "simulated")
 NO_SERVING: Mapping[str, ServingExperiment] = {}
 
 
@@ -40,27 +40,8 @@ class BuildLabelError(TilewatchError):
     """A label that already names another build."""
 
 
-@dataclass(frozen=True)
-class SweepOptions:
-    """What to sweep, as a person asked for it. ``environments``: builds of this host; none: the worker's."""
-
-    experiments: Sequence[str]
-    preset: str
-    agent: Agent
-    build: str | None
-    seed: int
-    processes: int | None
-    axis: str | None
-    point: str | None
-    arm: str | None
-    refine: Sequence[str]
-    soc: str
-    command: str
-    environments: Sequence[BuildEnvironment] = ()
-
-
 def prepare(
-    settings: Settings, archive: Archive, options: SweepOptions, known: Mapping[str, Experiment],
+    settings: Settings, archive: Archive, request: SweepRequest, known: Mapping[str, Experiment],
     serving: Mapping[str, ServingExperiment] = NO_SERVING,
 ) -> RunFolder:  # fmt: skip
     """Plan a new run of one build and make its folder in the spool.
@@ -69,14 +50,14 @@ def prepare(
     archive, MeasureError where the measuring interpreter cannot measure, BuildEnvironmentError for several
     environments: those are planned by ``prepare_together``.
     """
-    if len(options.environments) > 1:
-        names = ", ".join(environment.label for environment in options.environments)
+    if len(request.environments) > 1:
+        names = ", ".join(environment.label for environment in request.environments)
         raise BuildEnvironmentError(f"environments {names}: several builds are measured by flow side_by_side")
-    return prepare_together(settings, archive, options, known, serving)[0]
+    return prepare_together(settings, archive, request, known, serving)[0]
 
 
 def prepare_together(
-    settings: Settings, archive: Archive, options: SweepOptions, known: Mapping[str, Experiment],
+    settings: Settings, archive: Archive, request: SweepRequest, known: Mapping[str, Experiment],
     serving: Mapping[str, ServingExperiment] = NO_SERVING,
 ) -> list[RunFolder]:  # fmt: skip
     """Plan one run a build, all with the same points, seed and order, and make their folders in the spool.
@@ -84,15 +65,15 @@ def prepare_together(
     Raises what ``prepare`` raises, and BuildEnvironmentError where the builds run on different devices.
     """
     settings.prepare()
-    seed = options.seed or time.time_ns() % 1_000_000_007
-    planned = plans(options, known, seed, serving)
-    launched = serving_plans(options, serving, seed, partial(client_of, settings))
-    if options.agent == SIMULATED:
-        return [_prepare_simulated(settings, archive, options, planned, seed)]
+    seed = request.seed or time.time_ns() % 1_000_000_007
+    planned = plans(request, known, seed, serving)
+    launched = serving_plans(request, serving, seed, partial(client_of, settings))
+    if request.agent == SIMULATED:
+        return [_prepare_simulated(settings, archive, request, planned, seed)]
     asked = [known[letter] for letter in planned]
-    method = default_method(options.agent, graphs=_replays(asked, options.agent), tenants=settings.tenants)
+    method = default_method(request.agent, graphs=_replays(asked, request.agent), tenants=settings.tenants)
     documents = [
-        _document(settings, options, planned, seed, method, one) for one in options.environments or (None,)
+        _document(settings, request, planned, seed, method, one) for one in request.environments or (None,)
     ]
     for document in documents:
         _refuse_taken_label(archive, document.build, document.build_id)
@@ -106,7 +87,7 @@ def prepare_together(
 
 def _document(
     settings: Settings,
-    options: SweepOptions,
+    request: SweepRequest,
     planned: Mapping[str, Plan],
     seed: int,
     method: Mapping[str, Any],
@@ -114,17 +95,17 @@ def _document(
 ) -> RunDocument:
     """The document of a new run in ``environment``. Raises MeasureError."""
     python = (environment and environment.python) or str(settings.measure_python)
-    description = describe(python, options.agent, environment.variables() if environment else None)
-    label = environment.label if environment else options.build or _label(options.agent, description)
+    description = describe(python, request.agent, environment.variables() if environment else None)
+    label = environment.label if environment else request.build or _label(request.agent, description)
     for sentence in mixes(description.components):
         current().note(sentence)
     return RunDocument(
         run_id=spool.new_run_id(),
         started_ns=time.time_ns(),
-        command=options.command or _command(options),
-        agent=options.agent,
+        command=request.command or _command(request),
+        agent=request.agent,
         evidence=description.facts["evidence"],
-        preset=options.preset,
+        preset=request.preset,
         seed=seed,
         build=label,
         build_id=description.build_id,
@@ -135,7 +116,7 @@ def _document(
         method=method,
         method_hash=method_hash(method),
         plans=planned,
-        selection=_selection(options, environment),
+        selection=_selection(request, environment),
         environment=environment.facts() if environment else {},
     )
 
@@ -159,23 +140,23 @@ def _refuse_unlike(documents: Sequence[RunDocument]) -> None:
 
 
 def _prepare_simulated(
-    settings: Settings, archive: Archive, options: SweepOptions, planned: Mapping[str, Plan], seed: int
+    settings: Settings, archive: Archive, request: SweepRequest, planned: Mapping[str, Plan], seed: int
 ) -> RunFolder:
-    build = chosen_build(options.build, options.soc)
+    build = chosen_build(request.build, request.soc)
     _refuse_taken_label(archive, build.label, build.build_id)
     document = simulated_document(
         build,
         planned,
-        preset=options.preset,
+        preset=request.preset,
         seed=seed,
-        command=options.command or _command(options),
-        selection=_selection(options),
+        command=request.command or _command(request),
+        selection=_selection(request),
     )
     return spool.create(settings, document)
 
 
 def plans(
-    options: SweepOptions,
+    request: SweepRequest,
     known: Mapping[str, Experiment],
     seed: int,
     serving: Collection[str] = (),
@@ -184,30 +165,28 @@ def plans(
 
     Raises PlanError or ExperimentError.
     """
-    if options.agent not in AGENTS:
-        raise PlanError(f"no agent {options.agent!r}; known: {', '.join(AGENTS)}")
-    if options.agent == SIMULATED:
-        chosen_build(options.build, options.soc)
-    _check_environments(options)
-    if unknown := [letter for letter in options.experiments if letter not in (*known, *serving)]:
+    if request.agent == SIMULATED:
+        chosen_build(request.build, request.soc)
+    _check_environments(request)
+    if unknown := [letter for letter in request.experiments if letter not in (*known, *serving)]:
         there = ", ".join(sorted({*known, *serving}))
         raise PlanError(f"no experiment {', '.join(unknown)}; known: {there}")
-    request = Request(
-        preset=options.preset,
-        agent=options.agent,
+    wanted = Request(
+        preset=request.preset,
+        agent=request.agent,
         seed=seed,
-        processes=options.processes,
-        axis=options.axis,
-        point=options.point,
-        arm=options.arm,
-        refine=_refine(options),
+        processes=request.processes,
+        axis=request.axis,
+        point=request.point,
+        arm=request.arm,
+        refine=_refine(request),
     )
-    letters = sorted(set(options.experiments) & set(known))
-    return {letter: make_plan(known[letter], request) for letter in letters}
+    letters = sorted(set(request.experiments) & set(known))
+    return {letter: make_plan(known[letter], wanted) for letter in letters}
 
 
 def serving_plans(
-    options: SweepOptions,
+    request: SweepRequest,
     serving: Mapping[str, ServingExperiment],
     seed: int,
     client: Callable[[], Client],
@@ -216,45 +195,45 @@ def serving_plans(
 
     Raises PlanError, also for options that serving has no meaning for.
     """
-    letters = sorted(set(options.experiments) & set(serving))
+    letters = sorted(set(request.experiments) & set(serving))
     if not letters:
         return {}
     for name in ("axis", "point", "refine"):
-        if getattr(options, name):
+        if getattr(request, name):
             raise PlanError(f"experiment {letters[0]}: --{name} is for operators; serving has no axis")
-    if len(options.environments) > 1:
+    if len(request.environments) > 1:
         raise PlanError(f"experiment {letters[0]}: one build a run; measure the others in runs of their own")
-    request = ServingRequest(options.preset, options.agent, seed, options.processes, options.arm)
-    return {letter: make_serving_plan(serving[letter], request, client()) for letter in letters}
+    wanted = ServingRequest(request.preset, request.agent, seed, request.processes, request.arm)
+    return {letter: make_serving_plan(serving[letter], wanted, client()) for letter in letters}
 
 
-def _check_environments(options: SweepOptions) -> None:
+def _check_environments(request: SweepRequest) -> None:
     """Raises BuildEnvironmentError for what contradicts itself."""
-    labels = [environment.label for environment in options.environments]
-    if labels and options.agent == SIMULATED:
+    labels = [environment.label for environment in request.environments]
+    if labels and request.agent == SIMULATED:
         raise BuildEnvironmentError("agent simulated executes nothing: it has no environments")
-    if labels and options.build is not None:
-        raise BuildEnvironmentError(f"an environment's label is that of its build: leave out {options.build}")
+    if labels and request.build is not None:
+        raise BuildEnvironmentError(f"an environment's label is that of its build: leave out {request.build}")
     if len(set(labels)) < len(labels):
         raise BuildEnvironmentError(f"environments {', '.join(labels)}: one label stands for one build")
 
 
-def _refine(options: SweepOptions) -> Refine | None:
+def _refine(request: SweepRequest) -> Refine | None:
     """Both sides of every boundary predicted for the named CANN versions on the named SoC."""
-    if not options.refine:
+    if not request.refine:
         return None
     try:
-        return refinement(platform(options.soc), [cann_version(name) for name in options.refine])
+        return refinement(platform(request.soc), [cann_version(name) for name in request.refine])
     except PredictError as error:
         raise PlanError(f"refine: {error}") from error
 
 
-def _selection(options: SweepOptions, environment: BuildEnvironment | None = None) -> str:
+def _selection(request: SweepRequest, environment: BuildEnvironment | None = None) -> str:
     """The options that a point needs to be found again, as a shell takes them."""
-    words = ["--axis", options.axis] if options.axis else []
-    for version in options.refine:
+    words = ["--axis", request.axis] if request.axis else []
+    for version in request.refine:
         words += ["--refine", version]
-    words += ["--soc", options.soc] if options.refine or options.agent == SIMULATED else []
+    words += ["--soc", request.soc] if request.refine or request.agent == SIMULATED else []
     words += ["--environment", environment.option()] if environment else []
     return f"{shlex.join(words)} " if words else ""
 
@@ -277,11 +256,11 @@ def _label(agent: str, description: Description) -> str:
     return f"{agent}-{version}-{description.build_id[:6]}"
 
 
-def _command(options: SweepOptions) -> str:
-    words = ["tilewatch", "run", *options.experiments, "--preset", options.preset, "--agent", options.agent]
+def _command(request: SweepRequest) -> str:
+    words = ["tilewatch", "run", *request.experiments, "--preset", request.preset, "--agent", request.agent]
     for name in ("build", "processes", "axis", "point", "arm"):
-        if (value := getattr(options, name)) is not None:
+        if (value := getattr(request, name)) is not None:
             words += [f"--{name}", str(value)]
-    for environment in options.environments:
+    for environment in request.environments:
         words += ["--environment", environment.option()]
     return shlex.join(words)

@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 
 from tests.align.left import Left
 from tilewatch.data_contracts import schema
-from tilewatch.flows.requests import SweepRequest
 from tilewatch.flows.steps.prepare import _selection
-from tilewatch.flows.sweep import options
+from tilewatch.flows.steps.requests import SweepRequest
 from tilewatch.tasks.align.points import points_table
 from tilewatch.tasks.align.runs import ControlCount, runs_row
 from tilewatch.tasks.measure.environment import parse_environment
@@ -42,7 +41,7 @@ def test_every_planned_point_is_there_with_its_proof_and_its_command(document: R
 
 def test_an_environment_stands_for_the_build_in_the_command_and_is_quoted(document: RunDocument) -> None:
     side = parse_environment("new=/opt/my cann/set_env.sh")
-    asked = options(SweepRequest(axis="7,14", environments=(side,)))
+    asked = SweepRequest(axis="7,14", environments=(side,))
     named = replace(document, environment=side.facts(), selection=_selection(asked, side))
     words = shlex.split(named.point_command("B", "bf16", "0" * 16))
     assert "--build" not in words

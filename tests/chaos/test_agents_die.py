@@ -17,10 +17,10 @@ from tests.chaos.scene import FINAL, Site, overlaps, show, wait_for, working
 from tests.flows.conftest import Home
 from tilewatch.flows.agents.device_agent import agent
 from tilewatch.flows.agents.journal import Journal
-from tilewatch.flows.requests import SweepRequest
+from tilewatch.flows.experiments import experiments
 from tilewatch.flows.steps.parts import publish_document
 from tilewatch.flows.steps.prepare import plans, prepare
-from tilewatch.flows.sweep import experiments, options
+from tilewatch.flows.steps.requests import SweepRequest
 from tilewatch.infra.prefect_settings import server
 from tilewatch.infra.raw_zone import captures_of
 from tilewatch.infra.spool import RunFolder
@@ -57,14 +57,14 @@ def planned(site: Site, blocks: int) -> RunFolder:
         processes=blocks, point=first_point(site),
     )  # fmt: skip
     with site.archive() as archive:
-        folder = prepare(site.settings, archive, options(asked), experiments(site.settings))
+        folder = prepare(site.settings, archive, asked, experiments(site.settings))
         publish_document(archive, folder.document)
     return folder
 
 
 def first_point(site: Site) -> str:
     asked = SweepRequest(experiments=("A",), preset="smoke", arm="standalone")
-    plan = plans(options(asked), experiments(site.settings), seed=1)["A"]
+    plan = plans(asked, experiments(site.settings), seed=1)["A"]
     return str(plan.points["standalone"][0]["point_id"])
 
 
@@ -144,8 +144,7 @@ def many(site: Site, runs: int) -> None:
     queued: list[str] = []
     with site.archive() as archive:
         folders = [
-            prepare(site.settings, archive, options(asked), experiments(site.settings))
-            for _ in range(-(-runs // 100))
+            prepare(site.settings, archive, asked, experiments(site.settings)) for _ in range(-(-runs // 100))
         ]
         for folder in folders:
             publish_document(archive, folder.document)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tilewatch.flows.requests import SweepRequest
+from tilewatch.flows.steps.requests import SweepRequest
 from tilewatch.flows.sweep import check
 from tilewatch.tasks.measure.environment import BuildEnvironmentError, parse_environment
 from tilewatch.tasks.measure.run import describe

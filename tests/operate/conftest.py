@@ -20,9 +20,9 @@ import yaml
 
 from tests.flows.conftest import Home
 from tests.operate.team import Team, team
-from tilewatch.flows.requests import SweepRequest
+from tilewatch.flows.experiments import experiments
 from tilewatch.flows.steps.prepare import plans
-from tilewatch.flows.sweep import experiments, options
+from tilewatch.flows.steps.requests import SweepRequest
 from tilewatch.infra.objects import Endpoint
 from tilewatch.infra.settings import Settings
 from tilewatch.tasks.simulate.builds import simulated_build
@@ -52,7 +52,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory, site: Team) -> Home:
 def first_point() -> str:
     """The first point of what ENOUGH measures."""
     asked = SweepRequest(experiments=("A",), preset="smoke", arm="standalone")
-    plan = plans(options(asked), experiments(Settings()), seed=1)["A"]
+    plan = plans(asked, experiments(Settings()), seed=1)["A"]
     return str(plan.points["standalone"][0]["point_id"])
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tilewatch.flows.requests import SweepRequest
+from tilewatch.flows.experiments import experiments
 from tilewatch.flows.steps.measure import batches, measure_batch
 from tilewatch.flows.steps.prepare import prepare
-from tilewatch.flows.sweep import experiments, options
+from tilewatch.flows.steps.requests import SweepRequest
 from tilewatch.infra import spool
 from tilewatch.infra.archive import Archive
 from tilewatch.infra.builds import BuildChangedError
@@ -26,7 +26,7 @@ def test_a_run_whose_build_changes_midway_aborts_and_keeps_what_it_has(
     settings = Settings(home=tmp_path / "home", lock_folder=tmp_path / "locks")
     archive = Archive(object_store.endpoint, object_store, TableStore(object_store.endpoint))
     asked = SweepRequest(experiments=("A",), preset="smoke", arm="tuple_input", processes=2, seed=7)
-    folder = prepare(settings, archive, options(asked), experiments(settings))
+    folder = prepare(settings, archive, asked, experiments(settings))
     first, second = batches(folder)
     with leased(settings, folder.document) as lease:
         measure_batch(settings, folder, first, lease)

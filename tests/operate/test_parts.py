@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tilewatch.flows.requests import SweepRequest
+from tilewatch.flows.experiments import experiments
 from tilewatch.flows.steps.measure import batches, measure_batch
 from tilewatch.flows.steps.parts import blocks, dealt, measure_part, publish_document, unclaimed
 from tilewatch.flows.steps.prepare import prepare
-from tilewatch.flows.sweep import experiments, options
+from tilewatch.flows.steps.requests import SweepRequest
 from tilewatch.infra import spool
 from tilewatch.infra.archive import Archive
 from tilewatch.infra.builds import BuildChangedError
@@ -47,7 +47,7 @@ def started(settings: Settings, archive: Archive) -> RunFolder:
     asked = SweepRequest(
         experiments=("B",), preset="smoke", agent="simulated", build=OLD, seed=7, processes=5
     )
-    return prepare(settings, archive, options(asked), experiments(settings))
+    return prepare(settings, archive, asked, experiments(settings))
 
 
 def shared(settings: Settings, archive: Archive, folder: RunFolder, queues: Sequence[str]) -> None:

@@ -129,5 +129,5 @@ def test_what_cannot_be_simulated_is_one_sentence_on_the_command_line(tmp_path: 
         [str(Path(sys.executable).parent / "tilewatch"), *words],
         env={**os.environ, "TILEWATCH_HOME": str(tmp_path)}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
-    assert done.returncode == 1 and "no simulated build cann-1; known: sim-cann8.5.0" in done.stderr
+    assert done.returncode == 2 and "no simulated build cann-1; known: sim-cann8.5.0" in done.stderr
     assert "Traceback" not in done.stderr
