@@ -20,7 +20,7 @@ from tilewatch.tasks.predict.arithmetic.integers import ints
 from tilewatch.tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, QuantMatmulCall
 from tilewatch.tasks.predict.environment import Platform, cann_version, platform
 from tilewatch.tasks.predict.golden.check import check_files
-from tilewatch.tasks.predict.golden.report import report_rows
+from tilewatch.tasks.predict.golden.report import report_document, report_rows
 from tilewatch.tasks.predict.questions.boundaries import intervals
 from tilewatch.tasks.predict.questions.experiments import axis_list, curves
 from tilewatch.tasks.predict.questions.upgrades import Change, upgrade_changes
@@ -221,6 +221,7 @@ def check(
     left_out: Annotated[
         bool, typer.Option("--left-out", help="Also print every row that is not compared, and why.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare predictions with golden vectors, field by field; exits 1 if any covered row disagrees.
 
@@ -228,7 +229,9 @@ def check(
     """
     with told():
         results = check_files(files)
-    for result in results:
+    if as_json:
+        print_json([report_document(result) for result in results])
+    for result in results if not as_json else ():
         columns, rows = report_rows(result)
         out.print(result.summary, markup=False, soft_wrap=True)
         show_rows(columns, rows)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.flows.deployments.fleet import Fleet
 from tilewatch.flows.experiments import experiments
-from tilewatch.flows.requests import SweepRequest
 from tilewatch.flows.steps.prepare import plans
-from tilewatch.flows.sweep import check, options
+from tilewatch.flows.steps.requests import SweepRequest
+from tilewatch.flows.sweep import check
 from tilewatch.infra.errors import SettingsError
 from tilewatch.infra.settings import Settings
 from tilewatch.tasks.analyse.statistics.limits import ComparisonLimits
@@ -52,7 +52,7 @@ def _too_few(settings: Settings, where: str, sweep: SweepRequest) -> Iterator[st
     needed = ComparisonLimits().min_processes
     known = experiments(settings)
     operators = sweep.model_copy(update={"experiments": tuple(e for e in sweep.experiments if e in known)})
-    for letter, plan in plans(options(operators), known, seed=1).items():
+    for letter, plan in plans(operators, known, seed=1).items():
         timed = [p.arm for p in plan.processes if (p.role, p.kind) == ("main", "timing")]
         if (fewest := min(timed.count(arm) for arm in plan.points)) < needed:
             yield (

@@ -23,8 +23,6 @@ from tilewatch.tasks.plan.run_document import RunDocument
 START_UP_LIMIT_S = 120.0
 POINT_LIMIT_FACTOR = 6
 POINT_LIMIT_FLOOR_S = 5.0
-BUILD_CHANGED = "build changed:"
-"""How the measuring program begins the reason of a process that finds another build."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def measure_batch(settings: Settings, folder: RunFolder, batch: Batch, lease: Le
         if process.block == batch.block and not folder.is_complete(batch.experiment, process):
             outcomes.append(_measure(settings, folder, batch.experiment, plan, process, lease))
             _log(outcomes[-1], batch.experiment, process, lease)
-            if BUILD_CHANGED in (outcomes[-1].reason or ""):
+            if outcomes[-1].status == "build_changed":
                 raise BuildChangedError(
                     f"{batch.experiment} {process.name}: {outcomes[-1].reason}",
                     "The run is aborted; what was measured before is kept and was not judged",

@@ -23,7 +23,8 @@ PROGRAM = Path(__file__).parent / "program" / "main.py"
 DESCRIBE_TIMEOUT_S = 120.0
 LOG_TAIL_LINES = 40
 STOP_GRACE_S = 5.0
-EXIT_STOPPED = 3
+EXIT_STOPPED, EXIT_BUILD_CHANGED = 3, 4
+"""As in ``program/main.py``, which runs in another interpreter."""
 
 _SECRET_NAME = re.compile(r"SECRET|TOKEN(?!S|IZ)|PASSWORD|CREDENTIAL|ACCESS_KEY", re.IGNORECASE)
 _OF_A_CAPTURE = ("plan.json", "stdout.log", "stderr.log", "samples.jsonl", "profiler", "log")
@@ -63,9 +64,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a process ended. Only ``complete`` and ``failed`` can have left a capture with a manifest."""
+    """How a process ended. Only ``complete`` and ``failed`` can have left a capture with a manifest.
 
-    status: Literal["complete", "failed", "killed", "timed_out"]
+    ``build_changed``: it found another build than that of its plan, and measured nothing.
+    """
+
+    status: Literal["complete", "failed", "killed", "timed_out", "build_changed"]
     capture_dir: Path
     reason: str | None
     log_tail: str
@@ -248,7 +252,8 @@ def _outcome(code: int, follower: _Follower, capture_dir: Path, timed_out: bool)
         return Outcome("killed", capture_dir, f"killed by {signal.Signals(-code).name}", tail, False)
     if code == EXIT_STOPPED:
         return Outcome("killed", capture_dir, f"stopped: {reason}", tail, False)
-    return Outcome("failed", capture_dir, reason or f"exit code {code}", tail, False)
+    status: Literal["build_changed", "failed"] = "build_changed" if code == EXIT_BUILD_CHANGED else "failed"
+    return Outcome(status, capture_dir, reason or f"exit code {code}", tail, False)
 
 
 def _finished(capture_dir: Path, tail: str) -> Outcome:

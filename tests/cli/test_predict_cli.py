@@ -157,6 +157,20 @@ def test_check_exits_0_where_all_rows_agree_and_1_where_one_does_not(tmp_path: P
     assert agreed.exit_code == 0 and "1 rows, 1 covered, 1 agree" in agreed.output
     assert differed.exit_code == 1
     assert "line 2: block_dim: expected 5, predicted 4" in differed.output
+    printed = run("check", "--json", str(good), str(bad))
+    agree, differ = json.loads(printed.stdout)
+    assert printed.exit_code == 1 and (agree["agree"], agree["disagreements"]) == (1, [])
+    assert (differ["rows"], differ["covered"], differ["agree"]) == (1, 1, 0)
+    (first, *_) = differ["disagreements"]
+    assert (first["line"], first["field"], first["expected"], first["predicted"]) == (2, "block_dim", 5, 4)
+    assert {
+        "field": "block_dim",
+        "verified": "yes",
+        "compared": 4,
+        "agree": 0,
+        "differ": 4,
+        "not_predicted": 0,
+    } in differ["fields"]
 
 
 def test_check_prints_every_row_left_out_with_its_reason(tmp_path: Path) -> None:

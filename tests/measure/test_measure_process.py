@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,9 @@ import pytest
 from tilewatch.tasks.collect.manifest import read_manifest, verify
 from tilewatch.tasks.measure.method import METHOD_VERSION
 from tilewatch.tasks.measure.run import (
+    EXIT_BUILD_CHANGED,
+    EXIT_STOPPED,
+    PROGRAM,
     Description,
     MeasureError,
     Progress,
@@ -118,8 +122,16 @@ def test_a_failing_operator_ends_the_process_and_keeps_what_was_finished(
 def test_a_changed_build_is_not_measured(plan: Make, point: Make, tmp_path: Path) -> None:
     stale = plan([point(1)], build={"label": "test", "build_id": "0" * 16})
     outcome = measure_process(stale, tmp_path / "c", python=sys.executable, timeout_s=60)
-    assert (outcome.status, outcome.has_manifest) == ("failed", False)
-    assert outcome.reason is not None and "build changed: the plan is for 0000000000000000" in outcome.reason
+    assert (outcome.status, outcome.has_manifest) == ("build_changed", False)
+    assert outcome.reason is not None
+    assert "build changed: the plan is for 0000000000000000" in outcome.reason
+
+
+def test_the_exit_codes_of_the_program_are_those_that_its_parent_knows() -> None:
+    said = (PROGRAM.parent / "main.py").read_text(encoding="utf-8")
+    codes = dict(re.findall(r"^(EXIT_\w+) = (\d+)$", said, re.MULTILINE))
+    assert int(codes["EXIT_STOPPED"]) == EXIT_STOPPED
+    assert int(codes["EXIT_BUILD_CHANGED"]) == EXIT_BUILD_CHANGED
 
 
 @pytest.mark.parametrize(

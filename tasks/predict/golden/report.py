@@ -1,8 +1,9 @@
-"""Agreement with golden vectors as rows for a person: one a field, verified fields first."""
+"""Agreement with golden vectors: rows for a person, verified fields first, and a document for programs."""
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from tilewatch.tasks.predict.golden.check import FileResult
 
@@ -22,3 +23,30 @@ def report_rows(result: FileResult) -> tuple[tuple[str, ...], list[tuple[str | i
         verified = "no" if name in result.unverified else "yes"
         rows.append((name, verified, compared, agree, differ[name], missing[name]))
     return COLUMNS, sorted(rows, key=lambda row: (row[1] == "no", -int(row[4]) - int(row[5]), str(row[0])))
+
+
+def report_document(result: FileResult) -> dict[str, Any]:
+    """The result of one file as plain values: counts, fields, every disagreement, every row left out."""
+    columns, rows = report_rows(result)
+    names = [name.replace(" ", "_") for name in columns]
+    return {
+        "file": str(result.path),
+        "rows": result.rows,
+        "covered": len(result.covered),
+        "agree": len(result.covered) - result.disagreeing_rows,
+        "fields": [dict(zip(names, row, strict=True)) for row in rows],
+        "disagreements": [
+            {
+                "line": one.line,
+                "field": one.field,
+                "expected": one.expected,
+                "predicted": one.predicted,
+                "m": one.m,
+                "soc": one.case.platform.name,
+                "cann": one.case.cann.name,
+                "what": str(one),
+            }
+            for one in result.disagreements
+        ],
+        "left_out": [{"line": line, "reason": why} for line, why in result.uncovered.items()],
+    }
