@@ -42,7 +42,8 @@ def ingest(
     """Make captures of existing profiler output, plog trees or serving results; store and read them.
 
     Recognises `*_ascend_pt`, `PROF_*`, `OPPROF_*`, plog trees and benchmark JSON lines. Prints for every file
-    the rows read, the rows refused and why, and the self-checks. The same bytes again store nothing.
+    the rows read, the rows refused and why, and the self-checks. The same bytes again store nothing; a
+    capture that cannot be stored whole is named, and the others are stored.
     """
     with told():
         settings = load_settings()
@@ -54,6 +55,11 @@ def ingest(
         sys.stdout.write(orjson.dumps(_plain(report), option=orjson.OPT_INDENT_2).decode() + "\n")
     else:
         _show(report, dry_run)
+    if report.failed:
+        complain(
+            f"{len(report.failed)} captures could not be stored", "the others are; see the reasons above"
+        )
+        raise typer.Exit(FAILED)
     if not report.captures:
         complain("nothing was recognised", "tilewatch ingest --help lists what is")
         raise typer.Exit(FAILED)
@@ -61,8 +67,9 @@ def ingest(
 
 def _show(report: IngestReport, dry_run: bool) -> None:
     for files in report.captures:
-        state = "not stored (dry run)" if dry_run else "stored" if files.created else "was there already"
-        out.print(f"capture {files.capture.capture_id}, build {files.capture.build}: {state}")
+        place = f" from {files.capture.path}" if files.capture.path else ""
+        named = f"capture {files.capture.capture_id}, build {files.capture.build}{place}"
+        out.print(f"{named}: {_state(files, dry_run)}")
         folder = _common_folder([file.file for file in files.account])
         title = f"Files below {folder}" if folder else ""
         show_rows(("file", "rows", "refused", "why, or note"), list(_account(files, folder)), title=title)
@@ -75,6 +82,16 @@ def _show(report: IngestReport, dry_run: bool) -> None:
             out.print(f"{files.checks.num_rows - failed} of {files.checks.num_rows} self-checks hold")
     if report.skipped:
         show_rows(("not taken", "why"), [(s.name, s.reason) for s in report.skipped])
+    if report.failed:
+        show_rows(("not stored", "why"), [(f.name, f.reason) for f in report.failed])
+
+
+def _state(files: IngestedFiles, dry_run: bool) -> str:
+    if files.held_by is not None:
+        return f"not stored, capture {files.held_by} holds all of its files already"
+    if not files.created:
+        return "was there already"
+    return "not stored (dry run)" if dry_run else "stored"
 
 
 def _common_folder(names: list[str]) -> str:
@@ -92,15 +109,24 @@ def _account(files: IngestedFiles, folder: str) -> Iterator[tuple[str, str, str,
         yield file.file.removeprefix(folder), rows, str(file.quarantined), why.replace(folder or "\n", "")
 
 
-def _plain(report: IngestReport) -> list[dict[str, object]]:
-    return [
+def _plain(report: IngestReport) -> dict[str, object]:
+    """Everything that the text says."""
+    captures = [
         {
             "capture_id": files.capture.capture_id,
             "build": files.capture.build,
+            "path": files.capture.path,
             "raw_prefix": files.raw_prefix,
             "created": files.created,
+            "held_by": files.held_by,
+            "refused_by_validation": files.refused_by_validation,
             "files": [dataclasses.asdict(file) for file in files.account],
             "self_checks": files.checks.to_pylist(),
         }
         for files in report.captures
     ]
+    return {
+        "captures": captures,
+        "not_taken": [dataclasses.asdict(skipped) for skipped in report.skipped],
+        "not_stored": [dataclasses.asdict(failed) for failed in report.failed],
+    }

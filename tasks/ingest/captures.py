@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterable, Sequence
@@ -35,13 +36,18 @@ class Skipped:
 
 @dataclass(frozen=True)
 class IngestedCapture:
-    """A capture folder that is ready to be archived. ``files`` counts those taken from the given path."""
+    """A capture folder that is ready to be archived. ``files`` counts those taken from the given path.
+
+    ``path`` is the folder below the given one where they lay, empty at its top: no part of the capture, since
+    the same bytes are the same capture wherever they lie.
+    """
 
     folder: Path
     capture_id: str
     build: str
     kinds: tuple[str, ...]
     files: int
+    path: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,7 +141,15 @@ def _make(files: Sequence[Found], build: str | None, workspace: Path) -> Ingeste
         shutil.rmtree(draft)
     else:
         draft.rename(_fresh(folder))
-    return IngestedCapture(folder, manifest.capture_id, label, kinds, len(files))
+    return IngestedCapture(folder, manifest.capture_id, label, kinds, len(files), _common_folder(files))
+
+
+def _common_folder(files: Sequence[Found]) -> str:
+    """Deepest folder that holds all files but those that describe the host."""
+    placed = [f for f in files if f.kind is not Kind.ENVIRONMENT] or files
+    folders = [PurePosixPath(f.root or PurePosixPath(f.name).parent) for f in placed]
+    common = os.path.commonpath(folders) if folders else ""
+    return "" if common == "." else common
 
 
 def _place(file: Found) -> PurePosixPath:

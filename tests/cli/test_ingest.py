@@ -72,7 +72,7 @@ class Ingested:
 def ingested(user: User, profile: Path) -> Ingested:
     done = user.run("ingest", str(profile), "--json")
     assert done.returncode == 0, done.stderr
-    (capture,) = json.loads(done.stdout)
+    (capture,) = json.loads(done.stdout)["captures"]
     return Ingested(capture, stored(user))
 
 
@@ -97,7 +97,7 @@ def test_the_same_bytes_again_are_a_no_op_even_from_an_archive(
     packed = tmp_path / "profile.tar.gz"
     with tarfile.open(packed, "w:gz") as archive:
         archive.add(profile, profile.name)
-    (again,) = json.loads(user.run("ingest", str(packed), "--json").stdout)
+    (again,) = json.loads(user.run("ingest", str(packed), "--json").stdout)["captures"]
     assert [ingested.capture["created"], again["created"]] == [True, False]
     assert ingested.capture["capture_id"] == again["capture_id"]
     assert len(ingested.stored.tables["captures"]) == 1

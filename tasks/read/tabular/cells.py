@@ -14,7 +14,7 @@ from tilewatch.tasks.read.tabular.layout import NULL_TOKENS, Kind
 BoolArray = npt.NDArray[np.bool_]
 
 _PATTERNS = {
-    Kind.INTEGER: r"^-?[0-9]{1,18}$",
+    Kind.INTEGER: r"^(-?[0-9]{1,18}|-?[0-9]{1,15}\.0*)$",
     Kind.NUMBER: r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$",
     Kind.TIMESTAMP: r"^-?([0-9]{1,15}|[1-8][0-9]{15})(\.[0-9]*)?([eE]-[0-9]{1,2})?$",
     Kind.DURATION: r"^-?([0-9]{1,15}|[1-8][0-9]{15})(\.[0-9]*)?([eE]-[0-9]{1,2})?$",
@@ -26,7 +26,8 @@ def ns_from_decimals(column: pa.Array) -> pa.Array | None:
     """Nanoseconds of a decimal128 column in µs, read from its unscaled integers: no float, no division by
     hand.
 
-    Scale 3 is nanoseconds already; scale 6 is rounded half away from zero. None where a value exceeds int64.
+    Scale 3 is nanoseconds already; scale 6 is rounded half away from zero. None where a value exceeds int64 or
+    would silently become 0.
     """
     words = np.frombuffer(column.buffers()[1], dtype=np.int64).reshape(-1, 2)
     words = words[column.offset : column.offset + len(column)]
@@ -36,7 +37,10 @@ def ns_from_decimals(column: pa.Array) -> pa.Array | None:
         return None
     if column.type.scale > 3:
         step = 10 ** (column.type.scale - 3)
-        low = np.sign(low) * ((np.abs(low) + step // 2) // step)
+        rounded = np.sign(low) * ((np.abs(low) + step // 2) // step)
+        if np.count_nonzero(rounded) != np.count_nonzero(low):
+            return None
+        low = rounded
     return pa.array(low, type=pa.int64(), mask=~valid if column.null_count else None)
 
 
@@ -55,7 +59,8 @@ def typed(text: pa.Array, kind: Kind) -> tuple[pa.Array, BoolArray]:
     bad = pc.fill_null(pc.invert(fits), False)
     text = pc.if_else(bad, pa.scalar(None, pa.string()), text)
     if kind is Kind.INTEGER:
-        values = text.cast(pa.int64())
+        # A column of integers with blanks is one of floats to a data frame: 37371.0 is an integer.
+        values = pc.replace_substring_regex(text, r"\.0*$", "").cast(pa.int64())
     elif kind is Kind.NUMBER:
         values = pc.replace_substring_regex(text, r"^\+", "").cast(pa.float64())
     else:

@@ -33,7 +33,10 @@ def parse(
             use_threads=False, column_names=list(header.names), block_size=max(len(data) + 1, 1 << 16)
         ),
         parse_options=csv.ParseOptions(
-            ignore_empty_lines=False, newlines_in_values=False, invalid_row_handler=on_invalid
+            delimiter=header.separator,
+            ignore_empty_lines=False,
+            newlines_in_values=False,
+            invalid_row_handler=on_invalid,
         ),
         convert_options=csv.ConvertOptions(
             column_types=types,

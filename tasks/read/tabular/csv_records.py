@@ -137,7 +137,10 @@ def _parse(header: Header, data: bytes) -> _Records:
             use_threads=False, column_names=list(header.names), block_size=max(len(data) + 1, 1 << 16)
         ),
         parse_options=csv.ParseOptions(
-            ignore_empty_lines=False, newlines_in_values=True, invalid_row_handler=skip
+            delimiter=header.separator,
+            ignore_empty_lines=False,
+            newlines_in_values=True,
+            invalid_row_handler=skip,
         ),
         convert_options=csv.ConvertOptions(column_types=dict.fromkeys(header.names, pa.string())),
     )

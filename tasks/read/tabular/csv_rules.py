@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -10,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilewatch.tasks.read.tabular import cells
+from tilewatch.tasks.read.tabular import cells, losses
 from tilewatch.tasks.read.tabular.arrow_columns import one_array
 from tilewatch.tasks.read.tabular.csv_parse import parse
 from tilewatch.tasks.read.tabular.layout import Header, Kind
-from tilewatch.tasks.read.tabular.lines import Block, IntArray, marked
+from tilewatch.tasks.read.tabular.lines import Block, IntArray
 
 _SECOND_NS = 1_000_000_000
 _REMEMBERED_TEXTS = 10_000
@@ -59,11 +60,10 @@ def fast_rows(header: Header, block: Block, good: GoodTexts) -> dict[str, pa.Arr
     """Typed columns of a block in which every line is a good row, else None.
 
     What may be a time that lost digits to scientific notation is left to the careful way, which sees the
-    text: a positive exponent anywhere, or a time stamp of whole seconds. So is a byte order mark.
+    text: a positive exponent anywhere, or a time stamp of whole seconds. So are time stamps that all are
+    multiples of 100 ns: they may have lost their decimals.
     """
     if b"+" in block.data and (b"E+" in block.data or b"e+" in block.data):
-        return None
-    if marked(block.data):
         return None
     try:
         parsed = parse(header, block.data, header.fast_types)
@@ -76,7 +76,7 @@ def fast_rows(header: Header, block: Block, good: GoodTexts) -> dict[str, pa.Arr
         values = one_array(parsed.column(name))
         if kind.is_time:
             values = cells.ns_from_decimals(values)
-            if kind is Kind.TIMESTAMP and values is not None and _has_whole_seconds(values):
+            if kind is Kind.TIMESTAMP and values is not None and _needs_text(values):
                 return None
         elif kind is Kind.TEXT and not good.hold(name, values.dictionary, header.fields[name].pattern):
             return None
@@ -86,27 +86,71 @@ def fast_rows(header: Header, block: Block, good: GoodTexts) -> dict[str, pa.Arr
     return columns if next(_broken_values(header, columns), None) is None else None
 
 
-def _has_whole_seconds(times_ns: pa.Array) -> bool:
-    return bool((pc.drop_null(times_ns).to_numpy() % _SECOND_NS == 0).any())
+def _needs_text(times_ns: pa.Array) -> bool:
+    times = pc.drop_null(times_ns).to_numpy()
+    if (times % _SECOND_NS == 0).any():
+        return True
+    # A look at the first ones spares most files the second pass.
+    return bool(len(times)) and not (times[:64] % 100).any() and not (times % 100).any()
 
 
-def careful_rows(header: Header, text: pa.Table) -> tuple[dict[str, pa.Array], IntArray, dict[int, Wrong]]:
-    """Typed columns of the good rows of ``text``, their row numbers, and what is wrong with the rest."""
+@dataclass(frozen=True)
+class Checked:
+    """Rows that were looked at cell by cell: typed columns of the good ones, their row numbers, the rest.
+
+    ``wrong`` rows are refused one by one, ``lost`` ones by the column; ``aside`` rows are no rows of the
+    table. ``coarse`` says that the time stamps went through a double.
+    """
+
+    values: dict[str, pa.Array]
+    good: IntArray
+    wrong: dict[int, Wrong]
+    lost: dict[int, Wrong]
+    aside: dict[int, str]
+    coarse: bool
+
+
+def careful_rows(header: Header, text: pa.Table) -> Checked:
+    """Typed columns of the good rows of ``text``, and what is wrong with the others."""
     columns: dict[str, pa.Array] = {}
     wrong: dict[int, Wrong] = {}
+    lost: dict[int, Wrong] = {}
+    coarse = False
     for name, kind in header.kinds.items():
         raw = one_array(text.column(name))
         columns[name], bad = cells.typed(raw, kind)
+        for rule, what, mask in losses.lost(raw, kind, columns[name], bad):
+            for row in np.flatnonzero(mask).tolist():
+                lost.setdefault(row, Wrong(rule, what, name, raw[row].as_py()))
+            bad &= ~mask
         for row in np.flatnonzero(bad).tolist():
             value = raw[row].as_py()
             reason = f"{name}: expected {kind.value}, found {value!r}"
             wrong.setdefault(row, Wrong("cell_type", reason, name, value))
+        coarse = coarse or (kind is Kind.TIMESTAMP and losses.coarse(raw, columns[name]))
     for name, rule, expected, mask in chain(_broken_values(header, columns), _broken_forms(header, columns)):
         for row in np.flatnonzero(mask).tolist():
             value = text.column(name)[row].as_py()
             wrong.setdefault(row, Wrong(rule, f"{name}: {expected}, found {value!r}", name, value))
-    good = np.setdiff1d(np.arange(text.num_rows), np.fromiter(wrong, np.int64, len(wrong)))
-    return {name: _only(values, good) for name, values in columns.items()}, good, wrong
+    lost = {row: why for row, why in lost.items() if row not in wrong or wrong[row].rule == "required"}
+    aside = _aside(header, columns, {row for row, why in wrong.items() if why.rule == "required"})
+    wrong = {row: why for row, why in wrong.items() if row not in lost and row not in aside}
+    out = np.fromiter({*wrong, *lost, *aside}, np.int64)
+    good = np.setdiff1d(np.arange(text.num_rows), out)
+    values = {name: _only(values, good) for name, values in columns.items()}
+    return Checked(values, good, wrong, lost, aside, coarse)
+
+
+def _aside(header: Header, columns: dict[str, pa.Array], incomplete: set[int]) -> dict[int, str]:
+    """Rows without a required field that are no rows of the table at all, with the text that says so."""
+    if header.aside is None or not incomplete:
+        return {}
+    column, pattern = header.aside
+    named = next((name for name, spec in header.fields.items() if spec.column == column), None)
+    if named is None:
+        return {}
+    texts = {row: columns[named][row].as_py() for row in incomplete}
+    return {row: text for row, text in sorted(texts.items()) if text and re.fullmatch(pattern, text)}
 
 
 def _only(values: pa.Array, rows: IntArray) -> pa.Array:

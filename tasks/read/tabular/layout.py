@@ -18,6 +18,12 @@ NULL_TOKENS = ("", "N/A", "NA", "nan", "NaN", "-nan", "inf", "-inf", "Inf")
 
 BYTE_ORDER_MARK = "\ufeff"
 
+_PANDAS_INDEX = re.compile(r"Unnamed: \d+(\.\d+)*")
+
+
+SEPARATORS = (",", ";", "\t")
+"""What stands between cells: a comma as the profilers write it, else what a spreadsheet made of it."""
+
 
 class Kind(Enum):
     """How a cell's text becomes a value."""
@@ -65,11 +71,15 @@ class Layout:
     """A CSV format. With ``counters`` every further numeric column is kept under its own header.
 
     Names in ``counters`` keep these columns alone: the others are not even parsed.
+
+    ``aside`` names a field and the texts (a regular expression) of rows that are no rows of the table where
+    they lack a required field: they are left out and counted, not refused.
     """
 
     table: str
     fields: tuple[Field, ...]
     counters: bool | tuple[str, ...] = False
+    aside: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,8 @@ class Header:
     fields: dict[str, Field]
     counters: tuple[str, ...] = ()
     ignored: tuple[str, ...] = field(default=())
+    separator: str = SEPARATORS[0]
+    aside: tuple[str, str] | None = None
 
     @cached_property
     def kinds(self) -> dict[str, Kind]:
@@ -101,11 +113,33 @@ class HeaderError(TilewatchError):
 
 
 def match_header(line: bytes, layout: Layout) -> Header:
-    """Match one header line by name, whatever the order of its columns.
+    """Match one header line by name, whatever the order of its columns and whichever separator it has.
 
-    Raises HeaderError where a required column is missing or a known one stands twice.
+    A column that pandas adds for its index is left out. Raises HeaderError where a required column is missing
+    or a known one stands twice.
     """
-    names = _unique(_cells(line))
+    errors = []
+    for separator in SEPARATORS:
+        if separator != SEPARATORS[0] and separator.encode() not in line:
+            continue
+        try:
+            return _matched(line, layout, separator)
+        except HeaderError as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def is_header(line: bytes, layout: Layout) -> bool:
+    """Whether a line inside a file is another header: an export that was appended to the first."""
+    try:
+        match_header(line, layout)
+    except HeaderError:
+        return False
+    return True
+
+
+def _matched(line: bytes, layout: Layout, separator: str) -> Header:
+    names = _unique(_cells(line, separator))
     known = {_normal(text): f for f in layout.fields for text in f.headers}
     fields = {name: known[_normal(name)] for name in names if _normal(name) in known}
     columns = [f.column for f in fields.values()]
@@ -114,15 +148,17 @@ def match_header(line: bytes, layout: Layout) -> Header:
     if missing := [f.headers[0] for f in layout.fields if f.required and f.column not in columns]:
         raise HeaderError(f"no column {', '.join(missing)}{_hint(line)}")
     rest = tuple(name for name in names if name not in fields)
-    named = tuple(name for name in rest if not name.startswith("unnamed "))
+    index = tuple(name for name in rest if _PANDAS_INDEX.fullmatch(name))
+    named = tuple(name for name in rest if not name.startswith("unnamed ") and name not in index)
     chosen = named if layout.counters is True else tuple(n for n in named if n in (layout.counters or ()))
-    return Header(tuple(names), fields, chosen, tuple(n for n in named if n not in chosen))
+    ignored = (*index, *(name for name in named if name not in chosen))
+    return Header(tuple(names), fields, chosen, ignored, separator, layout.aside)
 
 
-def _cells(line: bytes) -> Sequence[str]:
+def _cells(line: bytes, separator: str) -> Sequence[str]:
     try:
         text = line.decode("utf-8").removeprefix(BYTE_ORDER_MARK).strip("\r\n")
-        return [cell.strip() for cell in next(csv.reader([text], strict=True), [])]
+        return [cell.strip() for cell in next(csv.reader([text], delimiter=separator, strict=True), [])]
     except (UnicodeDecodeError, csv.Error) as error:
         raise HeaderError(f"header cannot be read: {error}") from error
 
