@@ -14,6 +14,7 @@ from tilewatch.tasks.read.host.npu_smi import looks_like_npu_smi
 from tilewatch.tasks.read.host.version_files import read_version_file, split_collected
 from tilewatch.tasks.read.plog.lines import HEADER
 from tilewatch.tasks.read.profiler.profiler_files import kind_of
+from tilewatch.tasks.read.tabular.plain_copy import plain_head, plain_name
 
 
 class Kind(StrEnum):
@@ -87,11 +88,10 @@ def _is_root(folder: Path) -> bool:
 def _file(path: Path, name: str, root: str | None) -> Found:
     if root is not None:
         return Found(path, name, Kind.PROFILER, root)
-    if _LOG_NAME.fullmatch(path.name):
+    if _LOG_NAME.fullmatch(plain_name(path.name)):
         return Found(path, name, Kind.LOG)
     try:
-        with path.open("rb") as stream:
-            head = stream.read(_HEAD_BYTES)
+        head = plain_head(path, _HEAD_BYTES)
     except OSError as error:
         return Found(path, name, None, reason=f"cannot be read: {error}")
     if any(HEADER.match(line) for line in head.split(b"\n", _HEAD_LINES)[:_HEAD_LINES]):
@@ -102,7 +102,11 @@ def _file(path: Path, name: str, root: str | None) -> Found:
         return Found(path, name, Kind.PROFILER, _loose_root(name))
     if _is_environment(path):
         return Found(path, name, Kind.ENVIRONMENT)
-    reason = "empty" if not head else "neither profiler output, log, version file nor serving result"
+    reason = (
+        "empty"
+        if not path.stat().st_size
+        else "neither profiler output, log, version file nor serving result"
+    )
     return Found(path, name, None, reason=reason)
 
 

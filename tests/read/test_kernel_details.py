@@ -132,7 +132,8 @@ def test_a_start_without_value_keeps_the_row_and_flags_it(tmp_path: Path, origin
 
 
 @pytest.mark.parametrize(
-    ("cell", "rule"), [("N/A", "required"), ("-1.000", "range"), ("1.2E+05", "cell_type"), ("x", "cell_type")]
+    ("cell", "rule"),
+    [("N/A", "required"), ("-1.000", "range"), ("1.2E+05", "digits_lost"), ("x", "cell_type")],
 )
 def test_a_duration_that_is_none_is_refused(tmp_path: Path, origin: Origin, cell: str, rule: str) -> None:
     result = read_text(tmp_path, origin, f"{HEADER}\n{ROW.replace('170.400', cell)}\n{ROW}\n")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from tilewatch.tasks.read.plog.loss_checks import loss_checks
 from tilewatch.tasks.read.plog.reader import LogFile, read_plog
 from tilewatch.tasks.read.profiler.profiler_folder import CHECKS, read_profiler
 from tilewatch.tasks.read.profiler.self_checks import check_rows
+from tilewatch.tasks.read.quarantine import Refusal, refused_rows
 from tilewatch.tasks.read.result import ReadResult
+from tilewatch.tasks.read.tabular.plain_copy import NotPlainError, plain_copy
 
 UNKNOWN = "unknown"
 _DOCUMENTS = {"capture.json", "environment.json"}
@@ -80,13 +83,13 @@ def read_ingested(
     origin = origin or _origin(manifest, capture)
     parts = _Parts()
     checks = _read_profiler(folder, origin, parts, spool)
-    facts = _read_logs(folder, origin, parts)
+    facts = _read_logs(folder, origin, parts, spool)
     if facts:
         losses = check_rows(origin, loss_checks(facts["loss"], facts["file_times"]))
         checks = pa.concat_tables([checks, losses])
     for path in _below(folder, "serving"):
         name = path.relative_to(folder).as_posix()
-        result = serving_bench.read(path, origin, name)
+        result = _read_serving(path, origin, name, spool)
         parts.add("serving_results", result)
         for further, rows in result.also.items():
             parts.tables.setdefault(further, []).append(rows)
@@ -118,8 +121,35 @@ def _read_profiler(folder: Path, origin: Origin, parts: _Parts, spool: Path | No
     return checks
 
 
-def _read_logs(folder: Path, origin: Origin, parts: _Parts) -> dict[str, Any]:
-    files = [LogFile(p, p.relative_to(folder).as_posix()) for p in _below(folder, "log")]
+def _read_serving(path: Path, origin: Origin, name: str, spool: Path | None) -> ReadResult:
+    try:
+        with plain_copy(path, spool) as plain:
+            result = serving_bench.read(plain.path, origin, name)
+    except NotPlainError as error:
+        return _unreadable(name, origin, "serving_results", error)
+    return replace(result, facts={**result.facts, "found": list(plain.found)})
+
+
+def _unreadable(name: str, origin: Origin, table: str, error: NotPlainError) -> ReadResult:
+    refusal = Refusal(name, None, "reader_failed", f"the file {error}")
+    return ReadResult(schema(table).empty_table(), refused_rows(origin, table, [refusal]))
+
+
+def _read_logs(folder: Path, origin: Origin, parts: _Parts, spool: Path | None) -> dict[str, Any]:
+    found = [(p, p.relative_to(folder).as_posix()) for p in _below(folder, "log")]
+    files = []
+    with ExitStack() as copies:
+        for path, name in found:
+            try:
+                files.append(LogFile(copies.enter_context(plain_copy(path, spool)).path, name))
+            except NotPlainError as error:
+                refused = _unreadable(name, origin, "tilings", error)
+                parts.add("tilings", refused)
+                parts.account.append(_account(name, None, refused))
+        return _logs(files, folder, origin, parts)
+
+
+def _logs(files: list[LogFile], folder: Path, origin: Origin, parts: _Parts) -> dict[str, Any]:
     if not files:
         return {}
     result = read_plog(files, origin, cann_version=_cann_version(folder), census=True)
@@ -136,23 +166,40 @@ def _read_logs(folder: Path, origin: Origin, parts: _Parts) -> dict[str, Any]:
 
 
 def _account(name: str, table: str | None, result: ReadResult) -> FileAccount:
-    reasons = Counter(result.quarantine["rule"].to_pylist())
+    reasons = refusals_by_reason(result.quarantine, result.facts)
     rows = {table: result.table.num_rows} if table else {}
-    return FileAccount(name, rows, result.quarantine.num_rows, dict(reasons), _note(result.facts))
+    return FileAccount(name, rows, sum(reasons.values()), reasons, _note(result.facts))
 
 
-def _note(facts: dict[str, Any]) -> str | None:
-    """Why a file has no rows by design, else how much of its kernels is without category or launch."""
+def refusals_by_reason(quarantine: pa.Table, facts: Mapping[str, Any]) -> dict[str, int]:
+    """Refused rows by rule and field; those refused together, by the column, count one by one."""
+    reasons: Counter[str] = Counter()
+    for row in quarantine.select(["rule", "field"]).to_pylist():
+        reasons[f"{row['rule']} ({row['field']})" if row["field"] else row["rule"]] += 1
+    for key, rows in facts.get("refused_together", {}).items():
+        reasons[key] += rows
+    return dict(reasons)
+
+
+def _note(facts: Mapping[str, Any]) -> str | None:
+    """Why a file has no rows by design, else what is odd about it and how much of its kernels lacks what."""
     if (not_read := facts.get("not_read")) is not None:
         return str(not_read)
+    said = list(facts.get("found", ()))
     if same := facts.get("same_kernels_as"):
-        return "the same kernels as " + ", ".join(f"profiler/{file}" for file in same)
-    said = []
+        return "; ".join([*said, "the same kernels as " + ", ".join(f"profiler/{file}" for file in same)])
+    if coarse := facts.get("coarse_times"):
+        said.append(f"{coarse} start times went through a double: up to 0.7 µs are lost")
+    said += [f"{rows} rows of {kind} are no kernels and left out" for kind, rows in _aside(facts)]
     if (share := facts.get("other_share")) is not None:
         said.append(f"{share:.1%} of the time is category other")
     if "linked" in facts:
         said.append(f"{facts['linked']} launches linked, {facts['negative_latencies']} latencies negative")
     return "; ".join(said) or None
+
+
+def _aside(facts: Mapping[str, Any]) -> list[tuple[str, int]]:
+    return sorted(facts.get("aside", {}).items())
 
 
 def _in_capture(table: pa.Table) -> pa.Table:

@@ -26,7 +26,7 @@ HEADER = re.compile(
     rb"(" + re.sub(rb"\?P<\w+>", rb"?:", _PREFIX) + rb")"
     rb"(\d{4}-\d\d-\d\d[- ]\d\d:\d\d:\d\d)\.(\d{3})\.(\d{3}) "
     rb"(?:\[[a-z]+:\w+\] )*"
-    rb"\[([^\]\n]*:\d+)\]"
+    rb"(?:\[([^\]\n]*:\d+)\]|(?=\[ascend\]\[curpid: ?\d+, ?\d+\]\[drv\]))"  # the driver's own form
 )
 LOOKS_LIKE_HEADER = re.compile(rb"(?:[^\s:\[\]]+:\d+:)?(?:\[\d+(?:,\d+)+\] ?)?\[(?:[A-Z]+|\d+)\] \w+\(\d+,")
 
@@ -35,7 +35,7 @@ _OP_NAME = r"(?:errno\[\d+\] )?OpName:\[(?P<name>[^\]]*)\] ?"
 # which one a line has, so that a new shape of a known module shows up in a census.
 _SHAPES = (
     ("op", rf"\[(?P<sub>\w+)\]\[(?P<func>[^\]\n]*)\]\[(?P<tid>\d{{1,18}})\] ?(?:{_OP_NAME})?"),
-    ("driver", r"\[ascend\]\[curpid:\d+,(?P<tid>\d{1,18})\]\[drv\]\[\w+\]\[(?P<func>[^\]\n]*)\]"),
+    ("driver", r"\[ascend\]\[curpid: ?\d+, ?(?P<tid>\d{1,18})\]\[drv\]\[\w+\]\[(?P<func>[^\]\s]*)[^\]\n]*\]"),
     ("buffer", r"\[bufmng\] \[(?P<func>[^\]\n]*)\] ?"),
     ("framework", r"\[(?P<sub>TF_ADAPTER)\] \[[^\]\n]*:\d+\] ?"),
     ("tune", r"\[(?P<sub>CANNKB)\]\[Tid:(?P<tid>\d{1,18})\]"),
@@ -142,7 +142,7 @@ def parse_line(line: bytes, header: re.Match[bytes] | None = None) -> LogLine | 
         found[tail.op_name] if tail.op_name else None,
         rest[found.end() :],
         len(line) - prefix.level_at >= CUT_LENGTH_BYTES,
-        place,
+        place or b"",
     )
 
 

@@ -18,6 +18,7 @@ from tilewatch.data_contracts import schema
 from tilewatch.tasks.read.kernels.aiv_aic import aiv_aic_ratio
 from tilewatch.tasks.read.kernels.counters import counter_maps
 from tilewatch.tasks.read.kernels.kernel_categories import categories, other_share
+from tilewatch.tasks.read.kernels.task_types import NO_KERNEL
 from tilewatch.tasks.read.origin import Origin
 from tilewatch.tasks.read.quarantine import refused_rows
 from tilewatch.tasks.read.result import ReadResult
@@ -55,6 +56,7 @@ KERNELS = Layout(
         Field("context_id", ("Context ID",), Kind.INTEGER, minimum=0),
     ),
     counters=True,
+    aside=("task_type", NO_KERNEL),
 )
 """kernel_details.csv and op_summary*.csv, 2023 to 2026: one layout, since only header names differ."""
 
@@ -68,7 +70,8 @@ _PLAIN = ("step_id", "device_id", "task_id", "stream_id", "start_ns", "duration_
 _TEXTS = ("name", "op_type", "task_type")
 _SHAPES = ("input_shapes", "output_shapes")
 _WORDS = ("input_dtypes", "input_formats", "output_dtypes", "output_formats")
-_FLAGS = pa.array([None, ["no_start_time"]], type=pa.list_(pa.string()))
+NO_START, COARSE_START = "no_start_time", "start_time_went_through_a_double"
+_FLAGS = pa.array([None, [NO_START], [COARSE_START]], type=pa.list_(pa.string()))
 
 
 def kernel_batches(
@@ -151,8 +154,9 @@ def _kernels(block: RowBlock, constants: Constants) -> pa.Table:
     columns["category"] = categories(op_type, columns["name"], *(last_dims[name] for name in _SHAPES))
     columns |= _blocks(block, task_type)
     columns["metrics"] = _metrics(block, columns.get("task_type"))
-    if "start_ns" in columns and columns["start_ns"].null_count:
-        columns["flags"] = _FLAGS.take(columns["start_ns"].is_null().cast(pa.int8()))
+    if "start_ns" in columns and (block.coarse or columns["start_ns"].null_count):
+        other = pa.scalar(2 if block.coarse else 0)
+        columns["flags"] = _FLAGS.take(pc.if_else(columns["start_ns"].is_null(), pa.scalar(1), other))
     spec = schema("kernels")
     arrays = [columns[f.name] if f.name in columns else constants.absent(f.type, rows) for f in spec]
     fitting = [a if a.type == f.type else a.cast(f.type) for a, f in zip(arrays, spec, strict=True)]

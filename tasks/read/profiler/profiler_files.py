@@ -25,6 +25,7 @@ from tilewatch.tasks.read.profiler import (
     timeline,
 )
 from tilewatch.tasks.read.result import ReadResult
+from tilewatch.tasks.read.tabular.plain_copy import plain_name
 
 Reader = Callable[[Path, Origin, str | None], ReadResult]
 
@@ -47,6 +48,7 @@ _STAMP = r"(_slice_\d+)?(_\d+)*"
 _OP_GROUPS = "|".join(msprof_op.GROUPS)
 _MEMORY = "memory use; no table holds it"
 _COLLECTED = "raw collection data; export it with the profiler's own tool first"
+_INTERMEDIATE = "an intermediate database of the profiler; its exports are read, it is not"
 
 KINDS = (
     _kind("kernel_details", r"kernel_details\.csv", kernel_details.read),
@@ -58,9 +60,9 @@ KINDS = (
     _kind("operator_details", r"operator_details\.csv", operator_details.read),
     _kind("communication", r"(cluster_)?communication\.json", communication.read),
     _kind("timeline", rf"(trace_view|msprof{_STAMP})\.json", timeline.read),
-    _kind("stage_profile", r".+\.trace\.json(\.gz)?", stage_profile.read),
+    _kind("stage_profile", r".+\.trace\.json", stage_profile.read),
     _kind("analysis_db", r"analysis\.db", analysis_db.read),
-    _kind("profiler_db", r"(ascend_pytorch_profiler|msprof)(_\d+)*\.db", profiler_db.read),
+    _kind("profiler_db", r"(ascend_(pytorch|mindspore)_profiler|msprof)(_\d+)*\.db", profiler_db.read),
     _kind(
         "profiler_info",
         r"(profiler_info(_\d+)?|profiler_metadata|sample)\.json|info\.json(\.\d+)?|(start|end)_info(\.\d+)?",
@@ -81,8 +83,14 @@ KINDS = (
     ),
     _kind("bandwidth", r"(nic|roce|pcie|hccs|soc_pmu).*\.csv", why_not="link load; no table holds it"),
     _kind("host_side", r"(data_preprocess|fusion_op).*\.csv", why_not="AI CPU and fusion; no table holds it"),
+    _kind(
+        "cluster_db", r"cluster_analysis\.db", why_not="statistics over several ranks; no table holds them"
+    ),
+    _kind("intermediate_db", r".*\.db", why_not=_INTERMEDIATE),
+    _kind("advice", r"prof_rule_.*\.json", why_not="advice of msprof about its own export; no times in it"),
+    _kind("completion", r".*\.(done|complete)", why_not="marks that something is complete; it holds no data"),
     _kind("notes", r".*\.(txt|md|log)", why_not="text for people"),
-    _kind("raw", r".*\.(bin|slice_\d+|done|data)", why_not=_COLLECTED),
+    _kind("raw", r".*\.(bin|slice_\d+|data)", why_not=_COLLECTED),
 )
 
 _RUN_FOLDER = re.compile(r".*_ascend_(pt|ms)|(PROF|OPPROF)_.*")
@@ -90,8 +98,9 @@ _OUTPUT_FOLDERS = ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output")
 
 
 def kind_of(name: str) -> FileKind | None:
-    """The kind of a file by its name; None for a name that no profiler uses."""
-    return next((kind for kind in KINDS if kind.pattern.fullmatch(name)), None)
+    """The kind of a file by its name, packed or not; None for a name that no profiler uses."""
+    plain = plain_name(name)
+    return next((kind for kind in KINDS if kind.pattern.fullmatch(plain)), None)
 
 
 def run_of(path: PurePosixPath) -> str:

@@ -18,6 +18,7 @@ from tilewatch.tasks.read.profiler.self_checks import (
     Check,
     check_rows,
     databases_equal_files,
+    kernels_once,
     statistic_equals_kernels,
     step_databases_equal_files,
     steps_equal_unions,
@@ -25,12 +26,15 @@ from tilewatch.tasks.read.profiler.self_checks import (
 from tilewatch.tasks.read.profiler.step_marks import with_steps
 from tilewatch.tasks.read.quarantine import Refusal, refused_rows
 from tilewatch.tasks.read.result import ReadResult
+from tilewatch.tasks.read.tabular.plain_copy import plain_copy
 
 CHECKS = "checks"
 """Key of the result that holds the self-checks of all runs."""
 
 _KERNEL_FILES = ("kernel_details", "op_summary")
 _KERNEL_SOURCES = (*_KERNEL_FILES, "profiler_db", "timeline")
+
+_MEASURED = ["name", "start_ns", "duration_ns", "stream_id", "task_id", "device_id"]
 
 Run = dict[str, list[str]]
 """Files of one run by kind, as keys of the results."""
@@ -72,22 +76,30 @@ def _read(path: Path, name: str, kind: FileKind | None, origin: Origin, spool: P
         reason = "no profiler writes a file of this name" if kind is None else kind.why_not
         return ReadResult(pa.table({}), schema("quarantine").empty_table(), {"not_read": reason})
     try:
-        if spool is not None and kind.name in _KERNEL_FILES:
-            result = read_kernels(path, origin, name, spool=spool)
-        else:
-            result = kind.reader(path, origin, name)
+        with plain_copy(path, spool) as plain:
+            if spool is not None and kind.name in _KERNEL_FILES:
+                result = read_kernels(plain.path, origin, name, spool=spool)
+            else:
+                result = kind.reader(plain.path, origin, name)
     except Exception as error:  # the batch goes on whatever one file does; the file is named in quarantine
         reason = f"{type(error).__name__}: {error}"
         refusal = Refusal(name, None, "reader_failed", reason)
         return ReadResult(pa.table({}), refused_rows(origin, kind.name, [refusal]), {"kind": kind.name})
-    return replace(result, facts={**result.facts, "kind": kind.name})
+    found = [*plain.found, *result.facts.get("found", ())]
+    odd = {"found": found} if found else {}
+    return replace(result, facts={**result.facts, **odd, "kind": kind.name})
 
 
 def _settle(run: Run, results: dict[str, ReadResult]) -> Iterator[Check]:
     """Checks of one run; its kernels are left in one source only, with launch times."""
     sources = [kind for kind in _KERNEL_SOURCES if any(results[name].table.num_rows for name in run[kind])]
+    if sources:
+        _leave_out_copies(run[sources[0]], results)
     kernels = _whole("kernels", run[sources[0]], results) if sources else schema("kernels").empty_table()
     files = bool(sources) and sources[0] in _KERNEL_FILES
+    if files:
+        named = [name for name in run[sources[0]] if results[name].table.num_rows]
+        yield kernels_once(" and ".join(named), kernels)
     for name in run["op_statistic"] if sources else ():
         yield statistic_equals_kernels(name, results[name].table, kernels)
     for name in run["step_trace"] if sources else ():
@@ -111,6 +123,17 @@ def _settle(run: Run, results: dict[str, ReadResult]) -> Iterator[Check]:
         for name in run[kind]:
             facts = {**results[name].facts, "same_kernels_as": run[sources[0]]}
             results[name] = replace(results[name], table=schema("kernels").empty_table(), facts=facts)
+
+
+def _leave_out_copies(names: list[str], results: dict[str, ReadResult]) -> None:
+    """Empty every file whose kernels are those of an earlier one, row by row: one export under two names."""
+    for at, name in enumerate(names):
+        for earlier in names[:at]:
+            one, two = results[earlier], results[name]
+            if two.table.num_rows and one.table.select(_MEASURED).equals(two.table.select(_MEASURED)):
+                facts = {**two.facts, "same_kernels_as": [earlier]}
+                results[name] = replace(two, table=schema("kernels").empty_table(), facts=facts)
+                break
 
 
 def _whole(table: str, names: list[str], results: dict[str, ReadResult]) -> pa.Table:

@@ -95,6 +95,26 @@ def statistic_equals_kernels(file: str, operators: pa.Table, kernels: pa.Table) 
     return Check(file, rule, both.num_rows, len(failures), failures)
 
 
+def kernels_once(file: str, kernels: pa.Table) -> Check:
+    """No kernel stands twice: by device, stream, task, context, start and duration.
+
+    Exports that were appended to one another, or slices that overlap, count a kernel twice.
+    """
+    keys = ["device_id", "stream_id", "task_id", "context_id", "start_ns", "duration_ns"]
+    timed = kernels.select([*keys, "source_file", "source_line"]).filter(pc.is_valid(kernels["start_ns"]))
+    counted = timed.group_by(keys).aggregate(
+        [([], "count_all"), ("source_line", "min"), ("source_line", "max")]
+    )
+    twice = counted.filter(pc.greater(counted["count_all"], 1)).sort_by("source_line_min")
+    again = pc.sum(pc.subtract(twice["count_all"], 1)).as_py() or 0
+    failures = [
+        f"stream {row['stream_id']}, task {row['task_id']}, start {row['start_ns']}: "
+        f"{row['count_all']} times, lines {row['source_line_min']} and {row['source_line_max']}"
+        for row in twice[:_SHOWN].to_pylist()
+    ]
+    return Check(file, "no kernel stands twice", timed.num_rows, again, failures)
+
+
 def steps_equal_unions(file: str, steps: pa.Table, kernels: pa.Table) -> Check:
     """Computing and Communication of a step are the unions of its kernel intervals."""
     rows = steps.filter(pc.is_null(steps.column("scope"))).to_pylist()

@@ -26,8 +26,8 @@ def ns_from_decimals(column: pa.Array) -> pa.Array | None:
     """Nanoseconds of a decimal128 column in µs, read from its unscaled integers: no float, no division by
     hand.
 
-    Scale 3 is nanoseconds already; scale 6 is rounded half away from zero. None where a value exceeds int64 or
-    would silently become 0.
+    Scale 3 is nanoseconds already; scale 6 is rounded half away from zero. None where a value exceeds int64
+    or would silently become 0.
     """
     words = np.frombuffer(column.buffers()[1], dtype=np.int64).reshape(-1, 2)
     words = words[column.offset : column.offset + len(column)]

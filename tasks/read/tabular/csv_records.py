@@ -7,6 +7,7 @@ good ones behind a stray quote: only its first line is refused and parsing resum
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -16,12 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from tilewatch.tasks.read.quarantine import Refusal
 from tilewatch.tasks.read.tabular.csv_parse import wrong_width
 from tilewatch.tasks.read.tabular.csv_rows import CsvFile, RowBlock
 from tilewatch.tasks.read.tabular.csv_rules import Wrong, careful_rows
-from tilewatch.tasks.read.tabular.layout import BYTE_ORDER_MARK, Header, HeaderError, match_header
-from tilewatch.tasks.read.tabular.lines import BLOCK_BYTES, LONGEST_LINE, IntArray, Lines, split
+from tilewatch.tasks.read.tabular.layout import BYTE_ORDER_MARK, Header
+from tilewatch.tasks.read.tabular.lines import BLOCK_BYTES, LONGEST_LINE, Block, IntArray, Lines, split
 
 _LONGEST_RECORD = 4 * BLOCK_BYTES
 _STRAY_RETURN = re.compile(rb"\r(?!\n)")
@@ -38,27 +38,26 @@ def record_blocks(file: CsvFile) -> Iterator[RowBlock]:
         if not header_line:
             file.refuse("empty_file", "the file has no bytes", None)
             return
-        try:
-            header = match_header(header_line, file.layout)
-        except HeaderError as error:
-            file.refuse("header", str(error), header_line[:4000].decode("utf-8", "backslashreplace"))
+        header = file.header(header_line)
+        if header is None:
             return
-        file.facts |= {"columns": list(header.names), "ignored_columns": list(header.ignored)}
+        file.facts["ignored_columns"] = list(header.ignored)
         line, rest, more = 2, b"", True
         while more or rest:
-            data, more = _fill(stream, rest) if more else (rest, False)
+            data, more = _fill(file, stream, rest) if more else (rest, False)
             if not data:
                 break
             block, used_lines, used_bytes = _read(file.source_file, header, data, line, more)
             line, rest = line + used_lines, data[used_bytes:]
-            file.count(block.counts)
+            file.count(block.outcome)
             yield block
+        file.close()
 
 
-def _fill(stream: BinaryIO, rest: bytes) -> tuple[bytes, bool]:
+def _fill(file: CsvFile, stream: BinaryIO, rest: bytes) -> tuple[bytes, bool]:
     """More whole lines behind ``rest``, and whether the file goes on."""
     piece = stream.read(BLOCK_BYTES) + stream.readline()
-    text = _STRAY_RETURN.sub(_REPLACEMENT, piece)
+    text = _STRAY_RETURN.sub(_REPLACEMENT, file.in_utf8(Block(piece, 0, 0)).data)
     # Arrow skips a byte order mark where a buffer begins with one: the line would vanish or lose a character.
     shown = text.decode("utf-8", "replace").replace(BYTE_ORDER_MARK, _REPLACEMENT.decode())
     return rest + shown.encode(), bool(piece)
@@ -106,22 +105,28 @@ def _good_rows(
     formed: IntArray,
     kept: int,
 ) -> RowBlock:
-    values, good, wrong = careful_rows(header, records.text.slice(0, len(formed)))
+    checked = careful_rows(header, records.text.slice(0, len(formed)))
     reasons = {i: Wrong("row_structure", why) for i, why in records.malformed.items() if i < kept}
-    reasons |= {int(formed[row]): why for row, why in wrong.items()}
-    refusals, blank = [], 0
-    for i, why in sorted(reasons.items()):
+    reasons |= {int(formed[row]): why for row, why in checked.wrong.items()}
+
+    def raw(i: int) -> str:
         at = int(records.starts[i])
         span = 1 if i in records.malformed else int(records.spans[i])
         # A quote that is open at the end has the last line end in its cell: one line more than there is.
-        raw = "\n".join(lines.text(k) for k in range(at, min(at + span, len(lines.starts))))
-        if raw:
-            refusals.append(
-                Refusal(source_file, first_line + at, why.rule, why.reason, why.field, why.value, raw)
-            )
-        else:
-            blank += 1
-    return RowBlock(header, values, records.starts[formed[good]] + first_line, refusals, blank)
+        return "\n".join(lines.text(k) for k in range(at, min(at + span, len(lines.starts))))
+
+    placed = [(first_line + int(records.starts[i]), raw(i), why) for i, why in sorted(reasons.items())]
+    refusals = [why.refusal(source_file, line, text) for line, text, why in placed if text]
+    return RowBlock(
+        header,
+        checked.values,
+        records.starts[formed[checked.good]] + first_line,
+        refusals,
+        len(placed) - len(refusals),
+        checked.losses(lambda row: (first_line + int(records.starts[formed[row]]), raw(int(formed[row])))),
+        Counter(checked.aside.values()),
+        checked.coarse,
+    )
 
 
 def _parse(header: Header, data: bytes) -> _Records:

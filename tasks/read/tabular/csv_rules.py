@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -11,11 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tilewatch.tasks.read.quarantine import Refusal
 from tilewatch.tasks.read.tabular import cells, losses
 from tilewatch.tasks.read.tabular.arrow_columns import one_array
 from tilewatch.tasks.read.tabular.csv_parse import parse
 from tilewatch.tasks.read.tabular.layout import Header, Kind
 from tilewatch.tasks.read.tabular.lines import Block, IntArray
+from tilewatch.tasks.read.tabular.losses import Loss, merged
 
 _SECOND_NS = 1_000_000_000
 _REMEMBERED_TEXTS = 10_000
@@ -32,6 +34,10 @@ class Wrong:
     reason: str
     field: str | None = None
     value: str | None = None
+
+    def refusal(self, source_file: str, line: int, raw_text: str) -> Refusal:
+        """The refusal of the row in ``line``."""
+        return Refusal(source_file, line, self.rule, self.reason, self.field, self.value, raw_text)
 
 
 class GoodTexts:
@@ -108,6 +114,14 @@ class Checked:
     lost: dict[int, Wrong]
     aside: dict[int, str]
     coarse: bool
+
+    def losses(self, place: Callable[[int], tuple[int, str]]) -> list[Loss]:
+        """The lost rows by column; ``place`` gives the line and the text of a row."""
+        each = []
+        for row, why in sorted(self.lost.items()):
+            line, text = place(row)
+            each.append(Loss(why.field or "", why.rule, why.reason, 1, line, why.value, text))
+        return merged(each)
 
 
 def careful_rows(header: Header, text: pa.Table) -> Checked:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,9 @@ import numpy.typing as npt
 BLOCK_BYTES = 3 << 19
 LONGEST_LINE = 16 << 20
 """A longer line is no row of any format; it is cut, so that a file without line ends stays harmless."""
+
+NOT_UTF8 = "not UTF-8"
+"""Why a line with other bytes is refused."""
 
 IntArray = npt.NDArray[np.int64]
 
@@ -60,6 +64,18 @@ def blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
             line += line_ends
 
 
+def parts(block: Block, starts_part: Callable[[bytes], bool]) -> Iterator[tuple[bytes | None, Block]]:
+    """A block cut at the lines that start a part: such a line, None before the first, and what follows it."""
+    lines = split(block.data)
+    found = [i for i in range(len(lines.starts)) if starts_part(lines.data[lines.starts[i] : lines.ends[i]])]
+    for first, last in pairwise([-1, *found, len(lines.starts)]):
+        head = lines.data[lines.starts[first] : lines.ends[first]] if first >= 0 else None
+        begin = int(lines.ends[first]) if first >= 0 else 0
+        end = int(lines.starts[last]) if last < len(lines.starts) else len(block.data)
+        unterminated = block.unterminated and last == len(lines.starts)
+        yield head, Block(block.data[begin:end], block.first_line + first + 1, last - first - 1, unterminated)
+
+
 @dataclass(frozen=True)
 class Lines:
     """Line table of a block: line ``i`` is ``data[starts[i]:ends[i]]``, its line end included."""
@@ -104,7 +120,7 @@ def unreadable(lines: Lines) -> dict[int, str]:
     for index in np.flatnonzero(quotes % 2).tolist():
         reasons[index] = "unbalanced quotes"
     for index in _not_utf8(lines):
-        reasons[index] = "not UTF-8"
+        reasons[index] = NOT_UTF8
     if marked(lines.data):
         for index, start in enumerate(lines.starts.tolist()):
             if lines.data.startswith(codecs.BOM_UTF8, start):

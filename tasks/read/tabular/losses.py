@@ -27,7 +27,7 @@ _LONG_FLOAT = r"^-?[0-9]{16,}\.0*$"
 _FORMS = (
     (r"^-?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?$", "saved with thousands separators or a decimal comma"),
     (r"^-?[0-9]+,[0-9]*$", "saved with a decimal comma"),
-    (r"^-?[0-9]{1,3}(\.[0-9]{3})+,[0-9]*$", "saved with thousands separators and a decimal comma"),
+    (r"^-?[0-9]{1,3}(\.[0-9]{3})+,[0-9]*$", "saved with thousands separators, with a decimal comma"),
     (r"^-?[0-9]{1,3}(\.[0-9]{3}){2,}$", "saved with thousands separators"),
     (r"^-?[0-9]{1,3}([\s'’][0-9]{3})+([.,][0-9]*)?$", "saved with thousands separators"),
 )
@@ -35,8 +35,8 @@ _FORMS = (
 _POINTED = r"^-?[0-9]{1,3}\.[0-9]{3}$"
 _TEN_US = 10_000
 _TIMES_FROM_NS = 10**18
-# Beyond 2^49 µs a double steps by more than a tenth of a microsecond: it is written with one decimal or none.
-_COARSE_FROM_NS = (1 << 49) * 1000
+# Beyond 2^50 µs (2005) a double steps by a quarter of a microsecond and is written with one decimal.
+_COARSE_FROM_NS = (1 << 50) * 1000
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,8 @@ class Loss:
 
     def refusal(self, source_file: str) -> Refusal:
         """One refusal for all rows of the file that lost the same in the same column."""
-        reason = (
-            f"{self.field}: {self.what}; {self.rows} rows of the file, the first in line {self.line}: {_AGAIN}"
-        )
+        where = f"{self.rows} rows of the file, the first in line {self.line}"
+        reason = f"{self.field}: {self.what}; {where}: {_AGAIN}"
         return Refusal(source_file, self.line, self.rule, reason, self.field, self.value, self.raw_text)
 
 
@@ -101,7 +100,8 @@ def _damaged(text: pa.Array, kind: Kind, bad: BoolArray) -> list[tuple[str, str,
     rest = bad.copy()
     for form, what in _FORMS:
         if (formed := rest & _matches(text, form)).any():
-            found.append((NUMBER_FORM, what, formed | (~bad & _matches(text, _POINTED))))
+            pointed = ~bad & _matches(text, _POINTED) if what.endswith("with a decimal comma") else formed
+            found.append((NUMBER_FORM, what, formed | pointed))
             rest &= ~formed
     return found
 
@@ -117,7 +117,7 @@ def _cut_to_15_digits(text: pa.Array, values: pa.Array) -> BoolArray | None:
 
 
 def coarse(text: pa.Array, values: pa.Array) -> bool:
-    """Whether time stamps went through a double: none has more than one decimal, where profilers write three."""
+    """Whether time stamps went through a double: none has two decimals, profilers write three."""
     times = pc.drop_null(values)
     if not len(times) or int(pc.max(times).as_py()) < _COARSE_FROM_NS or (times.to_numpy() % 100).any():
         return False
