@@ -46,8 +46,8 @@ def test_kernels_of_a_run_appear_once_with_their_launches(run: Path, origin: Ori
 
 def test_a_complete_run_passes_its_self_checks(run: Path, origin: Origin) -> None:
     checks = read_profiler(run, origin)[CHECKS].table
-    assert checks.num_rows == 2
-    assert checks["success"].to_pylist() == [True, True]
+    assert checks.num_rows == 3
+    assert checks["success"].to_pylist() == [True, True, True]
 
 
 def test_a_missing_row_fails_the_check_that_counts_it(run: Path, origin: Origin) -> None:
@@ -102,8 +102,11 @@ def test_slices_of_one_export_are_one_run(shared: Path, tmp_path: Path, origin: 
     assert [table.num_rows for table in slices] == [1000, 1000, 463]
     whole = kernel_details.read(real / "kernel_details.csv", origin).table
     assert pa.concat_tables(slices)["start_ns"].to_pylist() == whole["start_ns"].to_pylist()
-    (check,) = results[CHECKS].table.to_pylist()
-    assert (check["rule"], check["success"]) == ("op_statistic equals the aggregate of the kernel rows", True)
+    checks = results[CHECKS].table.to_pylist()
+    assert [(check["rule"], check["success"]) for check in checks] == [
+        ("no kernel stands twice", True),
+        ("op_statistic equals the aggregate of the kernel rows", True),
+    ]
 
 
 def test_kernels_read_batch_by_batch_into_a_spool_are_the_same_tables(
