@@ -69,7 +69,8 @@ def versions(request: UpgradeRequest) -> tuple[CannVersion, CannVersion] | None:
     """CANN before and after; None where one is not named. Raises PredictError for one without rules."""
     if not (request.old_cann and request.new_cann):
         return None
-    return cann_version(request.old_cann), cann_version(request.new_cann)
+    arch = platform(request.sweep.soc).npu_arch
+    return cann_version(request.old_cann, arch), cann_version(request.new_cann, arch)
 
 
 @task(name="present build", cache_policy=NO_CACHE)

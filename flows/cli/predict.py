@@ -14,6 +14,7 @@ from tilewatch.flows.cli.operating_points import operating_points_of
 from tilewatch.flows.cli.output import complain, out, show_rows, show_table, warn
 from tilewatch.flows.cli.predict_arguments import columns_of, experiments_of, format_of, span_of, values_of
 from tilewatch.flows.cli.predict_output import print_json, print_rows, show_intervals
+from tilewatch.flows.cli.predict_path import coverage_of, explain_call, table
 from tilewatch.infra.archive import open_archive
 from tilewatch.infra.settings import load_settings
 from tilewatch.tasks.predict.arithmetic.integers import ints
@@ -23,6 +24,7 @@ from tilewatch.tasks.predict.golden.check import check_files
 from tilewatch.tasks.predict.golden.report import report_document, report_rows
 from tilewatch.tasks.predict.questions.boundaries import intervals
 from tilewatch.tasks.predict.questions.experiments import axis_list, curves
+from tilewatch.tasks.predict.questions.targets import unpredicted
 from tilewatch.tasks.predict.questions.upgrades import Change, upgrade_changes
 
 DEFAULT_SOC = "Ascend910_9391"
@@ -39,11 +41,16 @@ app = typer.Typer(
 )
 
 app.command("operating-points")(operating_points_of)
+app.command("explain")(explain_call)
+app.command("table")(table)
+app.command("coverage")(coverage_of)
 
 Soc = Annotated[
     str, typer.Option("--soc", help="SoC as CANN names it, e.g. Ascend910_9391; a wrong one lists all.")
 ]
-Cann = Annotated[str, typer.Option("--cann", help="CANN version to predict for; a wrong one lists all.")]
+Cann = Annotated[
+    str, typer.Option("--cann", help="Release to predict for, also 9.1.0,ops_transformer=9.2.0-beta.2.")
+]
 Cores = Annotated[
     int | None, typer.Option("--cube-cores", help="Cube cores that tiling sees, where they are limited.")
 ]
@@ -90,7 +97,7 @@ def dynamic_quant(
         span, chip = span_of("m", m), platform(soc)
         if vector_cores is not None:
             chip = chip.limited(chip.cube_cores, vector_cores)
-        found = intervals(call, "m", *span, chip, cann_version(cann), every_field=every_field)
+        found = intervals(call, "m", *span, chip, cann_version(cann, chip.npu_arch), every_field=every_field)
         show_intervals(found, "m", f"DynamicQuant K={k}, {soc}, CANN {cann}", as_json, as_csv)
 
 
@@ -127,8 +134,9 @@ def quant_matmul(
             1, k, columns, format_of(weight_format), transpose_w=transposed, scale_dtype=scale_dtype,
             bias_dtype=bias_dtype or None,
         )  # fmt: skip
-        version = cann_version(cann).without_tensor_api() if no_tensor_api else cann_version(cann)
         chip = _platform(soc, cube_cores)
+        version = cann_version(cann, chip.npu_arch)
+        version = version.without_tensor_api() if no_tensor_api else version
         found = intervals(call, "m", *span_of("m", m), chip, version, every_field=every_field)
         title = f"QuantBatchMatmulV3 K={k} N={columns} {call.weight_format}, {soc}, CANN {cann}"
         show_intervals(found, "m", title, as_json, as_csv)
@@ -176,15 +184,16 @@ def grouped_matmul(
             out_dtype=out_dtype, tuning_config=tuning_config, exact_rows=exact,
         )  # fmt: skip
         chip = _platform(soc, cube_cores)
-        found = intervals(call, axis, *span, chip, cann_version(cann), every_field=every_field)
+        version = cann_version(cann, chip.npu_arch)
+        found = intervals(call, axis, *span, chip, version, every_field=every_field)
         title = f"GroupedMatmul K={k} N={columns} E={experts} {call.weight_format}, {soc}, CANN {cann}"
         show_intervals(found, axis, title, as_json, as_csv)
 
 
 @app.command("diff")
 def diff(
-    to: Annotated[str, typer.Option("--to", help="CANN version after the upgrade.")],
-    cann: Annotated[str, typer.Option("--cann", help="CANN version before the upgrade.")] = DEFAULT_CANN,
+    to: Annotated[str, typer.Option("--to", help="Release after it, also 9.1.0,ops_nn=9.2.0-beta.2.")],
+    cann: Annotated[str, typer.Option("--cann", help="Release before the upgrade.")] = DEFAULT_CANN,
     experiment: Annotated[
         list[str] | None, typer.Option("--experiment", help="Letter, repeatable; every operator one without.")
     ] = None,
@@ -199,7 +208,8 @@ def diff(
     Example: `tilewatch predict diff --cann 8.5.0 --to 9.1.0 --experiment B --m 1:256 --csv`
     """
     with told():
-        before, after, chip = cann_version(cann), cann_version(to), _platform(soc, cube_cores)
+        chip = _platform(soc, cube_cores)
+        before, after = (cann_version(text, chip.npu_arch) for text in (cann, to))
         specs = experiments_of(experiment)
         values = [ints(values_of("m", m)) if m else axis_list(spec) for spec in specs]
         swept = ((curve, own) for spec, own in zip(specs, values, strict=True) for curve in curves(spec))
@@ -247,12 +257,17 @@ def check(
 @app.command("observed")
 def observed(
     run: Annotated[str, typer.Argument(help="Run id, as `tilewatch runs` lists it.")],
+    asked: Annotated[
+        str | None, typer.Option("--as", help="Predict by this release instead of the build's own; flagged.")
+    ] = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
     """Predicted against observed tiling of an archived run: agreement by field, then what differs.
 
-    A disagreement is a finding about the build: it is printed with the rule and what may cause it.
+    Each operator is predicted by the release of its own package: DynamicQuant and QuantMatmul by ops_nn,
+    GroupedMatmul by ops_transformer, by CANN where none is stated. A disagreement is a finding about the
+    build: it is printed with the rule and what may cause it.
     """
     from tilewatch.tasks.publish.run_report.agreement import agreement
 
@@ -260,11 +275,13 @@ def observed(
         tables = [archive.tables.scan(name, [("run_id", "==", run)]) for name in OF_A_RUN]
         if not tables[0].num_rows:
             raise TilewatchError(f"run {run} is not in the archive", "`tilewatch runs` lists what is")
-        found = agreement(*tables)
+        found = agreement(tables[0], tables[1], tables[2], asked)
+    if asked is not None:
+        warn(f"predicted by hand as {asked}, whatever release the build states")
+    for reason in [] if asked else unpredicted(tables[0]):
+        warn(f"not predicted: {reason}")
     if found is None or not found.by_field.num_rows:
-        out.print(
-            "nothing to compare: SoC or CANN release are not among the known ones, or no tiling was seen"
-        )
+        out.print("nothing to compare: nothing of this run is predicted, or no tiling was seen")
         return
     by_field, different = found.by_field, found.disagreements
     if as_json:

@@ -35,6 +35,24 @@ def settings() -> str:
     return "\n".join(rows)
 
 
+def coverage() -> str:
+    """A table of the predicted shares of the reference linears."""
+    from tilewatch.flows.cli.predict_arguments import experiments_of
+    from tilewatch.flows.cli.predict_path import CANN, PLATFORMS
+    from tilewatch.tasks.predict.environment import platform
+    from tilewatch.tasks.predict.questions.coverage import coverage_rows
+    from tilewatch.tasks.predict.questions.experiments import curves
+
+    swept = [curve for spec in experiments_of(None) for curve in curves(spec)]
+    found = coverage_rows(swept, [platform(name) for name in PLATFORMS], CANN)
+    spans = list(dict.fromkeys(row["m"] for row in found))
+    shares = {(row["operator"], row["soc"], row["format"], row["m"]): row["predicted"] for row in found}
+    rows = [f"| operator, SoC, format | M {' | M '.join(spans)} |", f"|---|{'---|' * len(spans)}"]
+    for key in dict.fromkeys(key[:3] for key in shares):
+        rows.append(f"| {', '.join(key)} | {' | '.join(shares[*key, span] for span in spans)} |")
+    return "\n".join(rows)
+
+
 def verbs(group: Any, prefix: str = "tilewatch") -> list[tuple[str, str]]:
     """``(usage, first sentence of the help)`` of every command below ``group``, in the order of the help."""
     found: list[tuple[str, str]] = []
@@ -54,7 +72,7 @@ def _argument(parameter: Any) -> str:
     return name if parameter.required else f"[{name}]"
 
 
-BLOCKS = {"commands": commands, "exits": exits, "settings": settings}
+BLOCKS = {"commands": commands, "exits": exits, "settings": settings, "coverage": coverage}
 
 
 def with_blocks(text: str) -> str:

@@ -223,7 +223,8 @@ def _refine(request: SweepRequest) -> Refine | None:
     if not request.refine:
         return None
     try:
-        return refinement(platform(request.soc), [cann_version(name) for name in request.refine])
+        chip = platform(request.soc)
+        return refinement(chip, [cann_version(name, chip.npu_arch) for name in request.refine])
     except PredictError as error:
         raise PlanError(f"refine: {error}") from error
 

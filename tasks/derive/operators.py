@@ -69,7 +69,7 @@ def _predictions(sides: RunTables) -> pa.Table | None:
     """Predicted tiling of the points, where some were timed whose tiling was not observed; else None."""
     unaligned = pc.equal(sides.alignments["status"], "unaligned")
     known = targets(sides.runs) if pc.any(unaligned).as_py() else []
-    return point_predictions(sides.points, known[0].platform, known[0].cann) if known else None
+    return point_predictions(sides.points, known[0].platform, known[0].releases) if known else None
 
 
 def _no_operators() -> dict[str, pa.Table]:

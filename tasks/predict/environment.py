@@ -1,4 +1,4 @@
-"""Platforms and CANN versions, read from their tables: what host tiling knows besides the call."""
+"""Platforms and CANN releases, read from their tables: what host tiling knows besides the call."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import yaml
 
+from tilewatch.tasks.builds.packages import OPERATOR_PACKAGES, OPS_NN, OPS_TRANSFORMER
+from tilewatch.tasks.builds.spelling import normal
 from tilewatch.tasks.predict.errors import PredictError
 
 Known = TypeVar("Known")
@@ -74,9 +76,52 @@ def platform(name: str) -> Platform:
     return _pick("soc", name, _platforms())
 
 
-def cann_version(name: str) -> CannVersion:
-    """The release ``name``, for example ``9.1.0``; PredictError lists the known ones."""
-    return _pick("cann", name, _versions())
+def cann_version(text: str, npu_arch: str | None = None) -> CannVersion:
+    """The release that ``text`` names, in any spelling: ``9.1.0``, ``9.0.1``, ``9.2.0.beta2``.
+
+    ``9.1.0,ops_transformer=9.2.0-beta.2`` is CANN 9.1.0 with an operator package of another release. An alias
+    that holds on some architectures alone needs ``npu_arch``. PredictError says why a release is unknown.
+    """
+    base, *others = (part.strip() for part in text.split(","))
+    found = release(base, npu_arch).code
+    for other in others:
+        package, _, stated = other.partition("=")
+        if package not in OPERATOR_PACKAGES or not stated:
+            packages = " or ".join(f"{name}=RELEASE" for name in OPERATOR_PACKAGES)
+            raise PredictError("cann", f"{other!r}: after the release stands {packages}")
+        own = release(stated, npu_arch).code
+        changed = {f.name: getattr(own, f.name) for f in fields(own) if _package_of(f.name) == package}
+        found = replace(found, **changed)
+    return replace(found, name=",".join([normal(base), *others]))
+
+
+def _package_of(switch: str) -> str | None:
+    if switch == "name":
+        return None
+    return OPS_TRANSFORMER if switch.startswith("grouped_matmul") else OPS_NN
+
+
+@dataclass(frozen=True)
+class KnownRelease:
+    """A release with the code that it runs; ``proof`` says by operator package why an alias is that code."""
+
+    code: CannVersion
+    proof: Mapping[str, str]
+
+
+def release(text: str, npu_arch: str | None = None) -> KnownRelease:
+    """One release in any spelling, by its own row or as an alias. PredictError says why it is unknown."""
+    name, table = normal(text), _read("cann_versions.yaml")
+    if name in _versions():
+        return KnownRelease(_versions()[name], {})
+    alias = table["aliases"].get(name)
+    if alias and (npu_arch in alias.get("npu_archs", (npu_arch,))):
+        proof = {package: alias[package] for package in OPERATOR_PACKAGES}
+        return KnownRelease(replace(_versions()[alias["same_as"]], name=name), proof)
+    if why := table["unknown"].get(name):
+        raise PredictError("cann", f"{name} cannot be predicted: {why}")
+    known = ", ".join([*_versions(), *table["aliases"]])
+    raise PredictError("cann", f"{text!r} is unknown; known: {known}")
 
 
 def platform_names() -> tuple[str, ...]:
@@ -110,6 +155,12 @@ def _versions() -> Mapping[str, CannVersion]:
     }
 
 
+def alias_names() -> tuple[str, ...]:
+    """Releases that are another one's code, in the order of the table."""
+    return tuple(_read("cann_versions.yaml")["aliases"])
+
+
+@cache
 def _read(file_name: str) -> dict[str, Any]:
     table: dict[str, Any] = yaml.safe_load((FOLDER / file_name).read_text(encoding="utf-8"))
     return table

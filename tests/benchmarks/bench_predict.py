@@ -29,7 +29,7 @@ from tilewatch.tasks.predict.questions.boundaries import intervals
 from tilewatch.tasks.predict.questions.experiments import curves
 
 C910, A950 = platform("Ascend910_9391"), platform("Ascend950DT_9581")
-NEWEST = cann_version("9.2.0-beta")
+NEWEST = cann_version("9.2.0-beta.2")
 RANGES = {"A": (1, 512), "B": (1, 256), "C": (1, 256), "D": (1, 512)}
 
 

@@ -73,7 +73,7 @@ def test_the_950_key_moves_when_quant_mode_gains_a_bit() -> None:
 
 def test_a_very_long_row_is_split_over_idle_cores_only_in_the_newest_version() -> None:
     old = predict(DynamicQuantCall(3, 91984), A950, cann_version("9.1.0"))
-    new = predict(DynamicQuantCall(3, 91984), A950, cann_version("9.2.0-beta"))
+    new = predict(DynamicQuantCall(3, 91984), A950, cann_version("9.2.0-beta.2"))
     assert (old.branch, old.block_dim) == ("large_shape", 3)
     assert (new.branch, new.block_dim, new.tiling_key, new.schedule_mode) == ("large_multicore", 63, "89", 1)
 
@@ -108,7 +108,7 @@ def test_dealing_rows_one_by_one_gives_the_same_on_the_950() -> None:
         k = random.choice([random.randint(1, 60000), random.randint(80000, 130000)])
         vectors, smooth, split = random.choice([64, 56, 72, 8]), random.random() < 0.3, random.random() < 0.7
         chip = replace(A950, vector_cores=vectors)
-        version = cann_version("9.2.0-beta" if split else "9.1.0")
+        version = cann_version("9.2.0-beta.2" if split else "9.1.0")
         found = predict(DynamicQuantCall(m, k, smooth=smooth), chip, version)
         expected = oracle.dav_3510(m, k, vectors, chip.ub_bytes, smooth=smooth, split_rows=split)
         most = found.fields["rowPerHeadCore"]

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pytest
 
 from tilewatch.data_contracts import conform, from_rows
-from tilewatch.tasks.predict.environment import cann_version, platform
+from tilewatch.tasks.predict.environment import platform
 from tilewatch.tasks.predict.questions.for_points import point_predictions
 from tilewatch.tasks.predict.questions.observation import compare
+from tilewatch.tasks.predict.questions.releases import Releases
 
 C910 = platform("Ascend910_9391")
-CANN = cann_version("9.1.0")
+RELEASES = Releases({"cann": "9.1.0"})
 POINT = {
     "experiment": "B", "arm": "nz", "operator": "quant_matmul", "k": 4096, "n": 1024, "dtype_x": "int8",
     "dtype_w": "int8", "dtype_out": "bfloat16", "weight_format": "FRACTAL_NZ", "transposed_w": False,
@@ -44,7 +45,7 @@ def seen(predicted: pa.Table, **changes: Any) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def predicted() -> pa.Table:
-    return point_predictions(points({"m": 16}, {"m": 95}, {"m": 128}), C910, CANN)
+    return point_predictions(points({"m": 16}, {"m": 95}, {"m": 128}), C910, RELEASES)
 
 
 def test_point_predictions_keep_the_contract(predicted: pa.Table) -> None:
@@ -54,7 +55,7 @@ def test_point_predictions_keep_the_contract(predicted: pa.Table) -> None:
 
 
 def test_points_without_a_predictor_have_no_row() -> None:
-    table = point_predictions(points({"m": 16, "operator": "matmul"}), C910, CANN)
+    table = point_predictions(points({"m": 16, "operator": "matmul"}), C910, RELEASES)
     assert table.num_rows == 0
 
 
@@ -64,9 +65,9 @@ def test_grouped_points_carry_their_own_group_list() -> None:
         "group_list_type": 1, "group_list": [129] * 15 + [0], "m_e": 121, "tuning_config": None, "m": 1935,
     }  # fmt: skip
     skewed = grouped | {"group_list": [641] + [86] * 15, "m_e": 121, "m": 1931}
-    (row,) = point_predictions(points(grouped), C910, CANN).to_pylist()
+    (row,) = point_predictions(points(grouped), C910, RELEASES).to_pylist()
     assert (row["units_per_expert"], row["rounds"], row["m"]) == (32, 20, 9216)
-    (row,) = point_predictions(points(skewed), C910, CANN).to_pylist()
+    (row,) = point_predictions(points(skewed), C910, RELEASES).to_pylist()
     assert (row["units_per_expert"], row["rounds"]) == (6 * 16, 14)  # (6 + 15) × 16 blocks over 24 cores
 
 
@@ -103,7 +104,7 @@ def test_a_later_operator_version_is_compared_as_the_same_operator(predicted: pa
 
 
 def test_an_unknown_prediction_is_never_compared() -> None:
-    unknown = point_predictions(points({"m": 16}), C910.limited(22), CANN)
+    unknown = point_predictions(points({"m": 16}), C910.limited(22), RELEASES)
     assert unknown["unknown_reason"].null_count == 0
     rows = seen(unknown, tiling_key="20", block_dim=16)
     assert compare(unknown, from_rows("tilings", rows)).by_field.num_rows == 0

@@ -29,13 +29,13 @@ BIAS_BYTES = {None: 0, "bfloat16": 2, "float32": 4, "int32": 4}
 def test_the_tensor_api_template_tiles_15_and_16_rows_differently(
     m: int, cores: int, base: tuple[int, int, int], tail: int
 ) -> None:
-    found = predict(QuantMatmulCall(m, 4096, 1024), A950, cann_version("9.2.0-beta"))
+    found = predict(QuantMatmulCall(m, 4096, 1024), A950, cann_version("9.2.0-beta.2"))
     assert (found.block_dim, found.base_m, found.base_n, found.base_k) == (cores, *base)
     assert (found.tiling_key, found.fields["nTailTile"]) == ("131600", tail)
 
 
 def test_without_the_tensor_api_nz_falls_to_the_sliding_window() -> None:
-    version = cann_version("9.2.0-beta").without_tensor_api()
+    version = cann_version("9.2.0-beta.2").without_tensor_api()
     found = predict(QuantMatmulCall(16, 4096, 1024), A950, version)
     assert (found.branch, found.tiling_key) == ("mix_asw_full_load_a", "768")
     assert predict(QuantMatmulCall(16, 4096, 1024), A950, cann_version("9.1.0")).tiling_key == "768"
@@ -49,7 +49,7 @@ def test_between_49_and_64_rows_the_sliding_window_uses_eight_of_32_cores() -> N
 def test_cache_words_exist_in_the_newest_tiling_data_only() -> None:
     words = [
         "l2CacheDisable" in predict(QuantMatmulCall(16, 4096, 1024, ND), A950, cann_version(v)).fields
-        for v in ("9.1.0", "9.2.0-beta")
+        for v in ("9.1.0", "9.2.0-beta.2")
     ]
     assert words == [False, True]
 
@@ -81,7 +81,7 @@ def test_the_rules_read_one_shape_at_a_time_give_the_same() -> None:
     for _ in range(1500):
         call, cores, offered = random_call(random)
         api = offered and call.weight_format == NZ and not call.transpose_x and call.bias_dtype != "int32"
-        version = cann_version("9.2.0-beta")
+        version = cann_version("9.2.0-beta.2")
         chip = replace(A950, cube_cores=cores, vector_cores=2 * cores)
         found = predict(call, chip, version if offered else version.without_tensor_api())
         expected = tiling(

@@ -64,7 +64,7 @@ def produced(line: int, row: Row) -> Iterator[Case]:
             expected["decode_only"] = decode
     for version in _versions(row):
         wanted = expected
-        if version.name != "9.2.0-beta":
+        if version.name != "9.2.0-beta.2":
             wanted = {name: value for name, value in expected.items() if name not in NEW_WORDS}
         yield Case(line, call, (call.m,), chip, version, wanted)
     older = row.get("predicted.tiling_key_if_v8_5_0")
@@ -138,7 +138,7 @@ def _versions(row: Row) -> list[CannVersion]:
     source, runtime = str(row["cann_source"]), str(row.get("runtime") or "")
     if source.startswith("v8.5.0"):
         return [cann_version("8.5.0")]
-    newest = cann_version("9.2.0-beta")
+    newest = cann_version("9.2.0-beta.2")
     if "no MIX_BASIC_API" in runtime:
         return [newest.without_tensor_api(), cann_version("9.1.0"), cann_version("8.5.0")]
     found = [newest]
@@ -150,11 +150,15 @@ def _versions(row: Row) -> list[CannVersion]:
 
 def _segment_versions(text: str) -> list[CannVersion]:
     if text in ("master", ">=9.2 with asc-devkit>=9.1.0"):
-        return [cann_version("9.2.0-beta")]
+        return [cann_version("9.2.0-beta.2")]
     if text == "v8.5.0":
         return [cann_version("8.5.0")]
     if text.startswith("8.5.0.."):
-        return [cann_version("8.5.0"), cann_version("9.1.0"), cann_version("9.2.0-beta").without_tensor_api()]
+        return [
+            cann_version("8.5.0"),
+            cann_version("9.1.0"),
+            cann_version("9.2.0-beta.2").without_tensor_api(),
+        ]
     if text.startswith(">=9.0"):
-        return [cann_version("9.0.0"), cann_version("9.1.0"), cann_version("9.2.0-beta")]
-    return [cann_version("9.1.0"), cann_version("9.2.0-beta")]
+        return [cann_version("9.0.0"), cann_version("9.1.0"), cann_version("9.2.0-beta.2")]
+    return [cann_version("9.1.0"), cann_version("9.2.0-beta.2")]

@@ -22,7 +22,7 @@ from tilewatch.tasks.predict.golden.file import Row
 from tilewatch.tasks.predict.golden.produced import GE_DTYPES
 
 CHIP_OF_ARCH = {DAV_2201: "Ascend910_9391", DAV_3510: "Ascend950DT_9581"}
-HEAD = "9.2.0-beta"
+HEAD = "9.2.0-beta.2"
 LAYOUT_WORDS = frozenset(
     {
         "BatchNum",

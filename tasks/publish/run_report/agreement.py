@@ -9,18 +9,23 @@ import pyarrow.compute as pc
 
 from tilewatch.tasks.predict.questions.for_points import point_predictions
 from tilewatch.tasks.predict.questions.observation import Agreement, compare
-from tilewatch.tasks.predict.questions.targets import targets
+from tilewatch.tasks.predict.questions.targets import targets, unpredicted
 from tilewatch.tasks.publish.display import experiment_name
 from tilewatch.tasks.publish.run_report.bands import Row
 from tilewatch.tasks.publish.run_report.experiment_sections import Section
 
 
-def agreement(runs: pa.Table, points: pa.Table, alignments: pa.Table) -> Agreement | None:
-    """Agreement with ``build`` as first column; None where no build has a release and SoC that are known."""
+def agreement(
+    runs: pa.Table, points: pa.Table, alignments: pa.Table, asked: str | None = None
+) -> Agreement | None:
+    """Agreement with ``build`` as first column; None where no build has a release and SoC that are known.
+
+    ``asked`` is a release to predict by instead of those that the builds state.
+    """
     by_field: list[pa.Table] = []
     different: list[pa.Table] = []
-    for target in targets(runs):
-        predicted = point_predictions(_of(points, target.build), target.platform, target.cann)
+    for target in targets(runs, asked):
+        predicted = point_predictions(_of(points, target.build), target.platform, target.releases)
         found = compare(predicted, _of(alignments, target.build))
         for part, whole in ((found.by_field, by_field), (found.disagreements, different)):
             whole.append(part.add_column(0, "build", pa.array([target.build] * len(part), pa.string())))
@@ -28,14 +33,27 @@ def agreement(runs: pa.Table, points: pa.Table, alignments: pa.Table) -> Agreeme
 
 
 def agreement_sections(runs: pa.Table, points: pa.Table, alignments: pa.Table) -> list[Section]:
-    """One section for the counts and one for the disagreements; none where nothing was compared."""
+    """One section for the counts and one for the disagreements; none where nothing was compared.
+
+    What of the builds cannot be predicted is a section of its own: silence would look like agreement.
+    """
     found = agreement(runs, points, alignments)
+    left_out = unpredicted(runs)
+    made = [_left_out(left_out)] if left_out else []
     if found is None or not found.by_field.num_rows:
-        return []
-    made = [_counts(found.by_field.to_pylist())]
+        return made
+    made.append(_counts(found.by_field.to_pylist()))
     if found.disagreements.num_rows:
         made.append(_findings(found.disagreements.to_pylist()))
     return made
+
+
+def _left_out(reasons: list[str]) -> Section:
+    sentence = (
+        "For these builds host tiling is not predicted, so it is not compared either. "
+        "`tilewatch predict observed RUN --as RELEASE` predicts by another release, flagged."
+    )
+    return Section("unpredicted", "Not predicted", sentence, ("why",), [[reason] for reason in reasons])
 
 
 def _of(table: pa.Table, build: str) -> pa.Table:

@@ -40,7 +40,7 @@ def predicted_points(runs: pa.Table, points: pa.Table) -> pa.Table:
     rows: list[dict[str, Any]] = []
     for target in targets(runs):
         own = points.filter(pc.equal(points["build"], target.build))
-        for row in point_predictions(own, target.platform, target.cann).to_pylist():
+        for row in point_predictions(own, target.platform, target.releases).to_pylist():
             kept = {name: row.get(name) for name in PREDICTED.names}
             rows.append(kept | {"build": target.build, "vector_cores": target.platform.vector_cores})
     return pa.Table.from_pylist(rows, schema=PREDICTED)
@@ -63,11 +63,12 @@ def predicted_charts(runs: pa.Table, points: pa.Table) -> list[PredictedChart]:
         calls[key] = (call, max(point["axis_value"], calls[key][1] if key in calls else 0))
     charts = []
     for key, (call, last) in sorted(calls.items()):
-        lines = [_line(target, call, last) for target in chosen]
-        if all(line is not None for line in lines):
+        lines = [(target, line) for target in chosen if (line := _line(target, call, last)) is not None]
+        if lines:
             name = "M_e" if isinstance(call, GroupedMatmulCall) else "M"
-            drawn = [line for line in lines if line is not None]
-            charts.append(PredictedChart(": ".join(key), _figure(name, last, chosen, drawn)))
+            drawn = [target for target, _ in lines]
+            figure = _figure(name, last, drawn, [line for _, line in lines])
+            charts.append(PredictedChart(": ".join(key), figure))
     return charts
 
 
@@ -86,7 +87,9 @@ def _line(target: Target, call: OperatorCall, last: int) -> tuple[list[int], lis
         call = replace(call, exact_rows=exact, hint_m_e=bool(call.tuning_config))
         call = replace(call, busy_groups=call.groups, group_list=None)
     try:
-        found = predict_axis(call, name, axis, target.platform, target.cann)
+        found = predict_axis(
+            call, name, axis, target.platform, target.releases.of(call, target.platform).code
+        )
     except PredictError:
         return None
     return [int(v) for v in found.columns["used_core_num"]], [int(v) for v in found.columns["rounds"]]

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from tilewatch.tasks.pages import templates
+from tilewatch.tasks.predict.questions.targets import unpredicted
 from tilewatch.tasks.publish.display import axis_name, duration, experiment_name, ratio
 from tilewatch.tasks.publish.run_report.agreement import agreement_sections
 from tilewatch.tasks.publish.run_report.bands import Row, bands, belongs
@@ -77,6 +78,7 @@ def render_report(content: ReportContent) -> str:
             *agreement_sections(content.runs, content.points, content.alignments),
         ],
         predicted=_predicted(content),
+        unpredicted=unpredicted(content.runs),
         over_builds=series,
         build_charts=_build_charts(series),
         ledger=ledger_rows(content.ledger),
