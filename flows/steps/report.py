@@ -17,6 +17,7 @@ from tilewatch.flows.steps.tabulate import Tabulated
 from tilewatch.infra.archive import Archive
 from tilewatch.infra.progress import current
 from tilewatch.infra.settings import Settings
+from tilewatch.tasks.ingest.captures import INGESTED
 from tilewatch.tasks.publish.run_report.content import ReportContent
 from tilewatch.tasks.publish.run_report.report import render_report
 from tilewatch.tasks.publish.serving_report.pages import ServingPage, file_name, serving_pages
@@ -114,7 +115,8 @@ def beside(archive: Archive, runs: pa.Table) -> dict[str, pa.Table]:
     """What the archive holds beside ``runs`` themselves, by name in ReportContent.
 
     ``series`` of their experiments on their devices, ``exposed`` steps of their builds from other captures,
-    and the arms of experiment E of their builds against each other (``serving``).
+    ``profiled`` kernels of their builds from ingested profiles, and the arms of experiment E of their builds
+    against each other (``serving``).
     """
     values = {name: sorted(set(runs[name].to_pylist())) for name in ("build", "experiment", "device")}
     on_device = archive.tables.scan("runs", [("device", "in", values["device"])], ["run_id"])
@@ -126,6 +128,7 @@ def beside(archive: Archive, runs: pa.Table) -> dict[str, pa.Table]:
         "exposed": archive.tables.scan(
             "exposed_times", [same[0], ("experiment", "not in", values["experiment"])]
         ),
+        "profiled": archive.tables.scan("kernels", [same[0], ("experiment", "==", INGESTED)]),
         "serving": archive.tables.scan("serving_comparisons", [same[0], ("compared_by", "==", "arm")]),
     }
 

@@ -69,7 +69,7 @@ def test_the_cpu_agent_has_its_banner_and_nothing_says_simulated(cpu_page):
 
 def test_every_section_of_a_simulated_report_says_so(full_page):
     headings = re.findall(r"<h[12].*?</h[12]>", full_page, re.S)
-    assert len(headings) == 9
+    assert len(headings) == 10
     assert all("SIMULATED" in heading for heading in headings)
 
 

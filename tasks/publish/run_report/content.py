@@ -35,6 +35,8 @@ class ReportContent:
     """These points in every archived run."""
     exposed: pa.Table = field(default_factory=partial(_empty, "exposed_times"))
     """Steps of the same builds that were profiled outside these runs."""
+    profiled: pa.Table = field(default_factory=partial(_empty, "kernels"))
+    """Kernels of those steps, for the share that the catalogue covers."""
     serving: pa.Table = field(default_factory=partial(_empty, "serving_comparisons"))
     """Arms of experiment E of the same builds."""
     checks: pa.Table = field(default_factory=partial(_empty, "checks"))

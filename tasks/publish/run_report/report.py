@@ -18,6 +18,7 @@ from tilewatch.tasks.publish.run_report.bands import Row, bands, belongs
 from tilewatch.tasks.publish.run_report.break_even import break_even_chart
 from tilewatch.tasks.publish.run_report.charts import curve_chart
 from tilewatch.tasks.publish.run_report.content import ReportContent
+from tilewatch.tasks.publish.run_report.coverage import coverage_sections
 from tilewatch.tasks.publish.run_report.curves import curve_points
 from tilewatch.tasks.publish.run_report.environment import (
     build_rows,
@@ -76,6 +77,7 @@ def render_report(content: ReportContent) -> str:
         sections=[
             *sections(content, predicted_points(content.runs, content.points)),
             *agreement_sections(content.runs, content.points, content.alignments),
+            *coverage_sections(content.runs, content.profiled),
         ],
         predicted=_predicted(content),
         unpredicted=unpredicted(content.runs),
