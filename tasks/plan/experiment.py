@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from tilewatch.tasks.plan.group_list import LoadFileError, read_loads
 from tilewatch.tasks.plan.strict_yaml import ExperimentError, Strict, kind_of, read_strict
 
 __all__ = ["Experiment", "ExperimentError", "load_experiment", "load_experiments"]
@@ -73,13 +74,26 @@ class Arm(Strict):
 
 
 class Grouped(Strict):
-    """Keys of grouped matmul: experts on the device, how rows are allocated and how they fall on experts."""
+    """Keys of grouped matmul: experts on the device, how rows are allocated and how they fall on experts.
+
+    Shape ``measured`` takes the rows that experts had from ``measured_load``, a CSV ``expert,rows`` beside
+    the experiment file, or from ``measured_rows`` in it.
+    """
 
     local_experts: Positive
     padded_rows: Positive
     allocation_regimes: list[Literal["padded", "exact"]] = Field(min_length=1)
-    group_shapes: list[Literal["uniform", "skewed"]] = Field(min_length=1)
+    group_shapes: list[Literal["uniform", "skewed", "measured"]] = Field(min_length=1)
+    measured_load: str | None = None
+    measured_rows: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)
     group_list_type: Literal[0, 1] = 1
+
+    @model_validator(mode="after")
+    def _has_loads(self) -> Grouped:
+        stated = (self.measured_load is not None) + bool(self.measured_rows)
+        if stated != ("measured" in self.group_shapes):
+            raise ValueError("group shape measured goes with measured_load or measured_rows alone")
+        return self
 
 
 class Preset(Strict):
@@ -125,8 +139,19 @@ class Experiment(Strict):
 
 
 def load_experiment(path: Path) -> Experiment:
-    """Read one experiment file. Raises ExperimentError naming file, line, field and what is allowed."""
-    return read_strict(path, Experiment)
+    """Read one experiment file, and the measured loads beside it where it names a file of them.
+
+    Raises ExperimentError naming file, line, field and what is allowed.
+    """
+    experiment = read_strict(path, Experiment)
+    if experiment.grouped is None or experiment.grouped.measured_load is None:
+        return experiment
+    try:
+        loads = read_loads(path.parent / experiment.grouped.measured_load)
+    except LoadFileError as error:
+        raise ExperimentError(f"{path}: grouped.measured_load: {error}") from error
+    grouped = experiment.grouped.model_copy(update={"measured_rows": loads})
+    return experiment.model_copy(update={"grouped": grouped})
 
 
 def load_experiments(folder: Path) -> dict[str, Experiment]:

@@ -115,7 +115,7 @@ def _grouped(experiment: Experiment, preset: Preset, agent: Agent, m_e: int) -> 
     for shape in spec.group_shapes:
         if preset.group_shapes != "all" and shape not in preset.group_shapes:
             continue
-        counts = group_list(shape, m_e, experts)
+        counts = group_list(shape, m_e, experts, spec.measured_rows)
         for regime in spec.allocation_regimes:
             if preset.allocation_regimes != "all" and regime not in preset.allocation_regimes:
                 continue
