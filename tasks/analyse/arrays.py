@@ -8,7 +8,7 @@ tables go through; each raises AnalysisError for values that it cannot judge.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,8 @@ from tilewatch.tasks.analyse.statistics.limits import (
     SeriesLimits,
     TScanLimits,
 )
-from tilewatch.tasks.analyse.statistics.process_values import Floats, Integers
+from tilewatch.tasks.analyse.statistics.process_values import Floats, Integers, moments
+from tilewatch.tasks.analyse.statistics.robust import hold_stalls, widened
 from tilewatch.tasks.analyse.tables import AnalysisError
 
 Numbers = Sequence[float] | npt.NDArray[np.generic]
@@ -134,17 +135,28 @@ def verdicts_of(
     count = len(sides[0])
     spread = np.full(count, np.nan) if spread_log is None else _finite("spread_log", spread_log)
     old, new = _statistics(sides[0]), _statistics(sides[1])
+    unknown = np.full(count, np.nan)
     pairs = Pairs(
-        processes=(old[0], new[0]),
-        mean_log=(old[1], new[1]),
-        variance_log=(old[2], new[2]),
-        median_ns=(old[3], new[3]),
+        processes=(old.counts, new.counts),
+        mean_log=(old.mean_log, new.mean_log),
+        variance_log=(old.variance_log, new.variance_log),
+        freedom=(old.degrees, new.degrees),
         between=np.full(count, between_leases),
         spread=spread,
         degrees=np.where(np.isnan(spread), np.nan, leases - 1.0),
-        excluded=np.minimum(old[0], new[0]) == 0,
+        own=unknown,
+        own_degrees=unknown,
+        excluded=np.minimum(old.counts, new.counts) == 0,
     )
     return judge(pairs, limits or ComparisonLimits())
+
+
+@dataclass(frozen=True)
+class _Statistics:
+    counts: Integers
+    mean_log: Floats
+    variance_log: Floats
+    degrees: Floats
 
 
 def _process_values(name: str, given: npt.ArrayLike) -> Floats:
@@ -156,20 +168,19 @@ def _process_values(name: str, given: npt.ArrayLike) -> Floats:
     return values
 
 
-def _statistics(values: Floats) -> tuple[Integers, Floats, Floats, Floats]:
-    """Count, mean and variance of the logs, and median of each row; NaN where too few values."""
-    there = ~np.isnan(values)
-    count = there.sum(axis=1)
-    logs = np.where(there, np.log(np.where(there, values, 1.0)), 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean = logs.sum(axis=1) / count
-        square = np.where(there, (logs - mean[:, None]) ** 2, 0.0).sum(axis=1)
-        variance = np.where(count > 1, square / (count - 1), np.nan)
-    ordered = np.sort(values, axis=1)
-    rows, last = np.arange(len(values)), np.maximum(count - 1, 0)
-    if not values.shape[1]:
-        return count, mean, variance, np.full(len(values), np.nan)
-    return count, mean, variance, (ordered[rows, last // 2] + ordered[rows, (last + 1) // 2]) / 2
+def _statistics(values: Floats) -> _Statistics:
+    """Robust centre of the logs of each row, its variance and their freedom; NaN where too few values."""
+    rows = np.sort(np.log(values), axis=1)
+    count = np.count_nonzero(~np.isnan(rows), axis=1).astype(np.int64)
+    there = np.flatnonzero(count)
+    flat = rows[~np.isnan(rows)]
+    starts = (np.cumsum(count) - count)[there]
+    held = hold_stalls(flat, starts, np.zeros(len(there), dtype=np.int64))
+    mean, variance, degrees = np.full(len(rows), np.nan), np.full(len(rows), np.nan), np.zeros(len(rows))
+    mean[there], own = moments(held.logs, starts, count[there])
+    variance[there] = widened(own, count[there], held.kept)
+    degrees[there] = np.where(count[there] > 1, np.maximum(held.kept - 1, 1), 0)
+    return _Statistics(count, mean, variance, degrees)
 
 
 def _finite(name: str, given: Numbers) -> Floats:

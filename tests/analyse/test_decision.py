@@ -10,7 +10,7 @@ import pytest
 from tilewatch.tasks.analyse.arrays import verdicts_of
 from tilewatch.tasks.analyse.comparison import serving_verdicts, verdicts
 from tilewatch.tasks.analyse.comparison.serving_verdicts import LaunchPairs, ServingJudged, judge_serving
-from tilewatch.tasks.analyse.comparison.verdicts import Judged, Pairs, judge
+from tilewatch.tasks.analyse.comparison.verdicts import Judged
 from tilewatch.tasks.analyse.statistics.limits import ComparisonLimits, ServingLimits
 
 OPERATORS, SERVING = ComparisonLimits(), ServingLimits(resamples=4000)
@@ -18,20 +18,10 @@ DECIDED = ("FASTER", "SLOWER", "SAME")
 
 
 def as_operators(base: Any, candidate: Any, spread: float, degrees: float) -> Judged:
-    sides = [np.log(np.atleast_2d(side)) for side in (base, candidate)]
-    rows = len(sides[0])
-    counts, means, variances, medians = (
-        tuple(of(side) for side in sides)
-        for of in (
-            lambda side: np.full(rows, side.shape[1]),
-            lambda side: side.mean(axis=1),
-            lambda side: side.var(axis=1, ddof=1),
-            lambda side: np.exp(np.median(side, axis=1)),
-        )
-    )
-    every = np.ones(rows, dtype=bool)
-    pairs = Pairs(counts, means, variances, medians, every, spread * every, degrees * every, ~every)  # type: ignore[arg-type]
-    return judge(pairs, OPERATORS)
+    return verdicts_of(
+        np.atleast_2d(base), np.atleast_2d(candidate), spread_log=np.full(len(np.atleast_2d(base)), spread),
+        leases=int(degrees) + 1, between_leases=True,
+    )  # fmt: skip
 
 
 def as_servers(base: Any, candidate: Any, spread: float, degrees: float) -> ServingJudged:
@@ -57,7 +47,7 @@ def test_one_ratio_between_leases_gets_one_verdict_as_operator_and_as_server() -
 def test_three_times_a_a_is_three_standard_deviations_of_the_difference_of_two_leases() -> None:
     """With endless leases the spread is known: 0.27 % of pairs that differ by nothing else go beyond it."""
     base = np.full((1, 6), 20_000.0)
-    floor = as_operators(base, base, 0.02, 1e6).floor_log[0]
+    floor = as_operators(base, base, 0.02, 1_000_000).floor_log[0]
     draw = np.random.default_rng(4)
     difference = draw.normal(0, 0.02, 1_000_000) - draw.normal(0, 0.02, 1_000_000)
     assert np.mean(np.abs(difference) > floor) == pytest.approx(0.0027, abs=0.0003)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from tilewatch.data_contracts import conform
 from tilewatch.tasks.analyse.comparison.confirm import confirm
 from tilewatch.tasks.analyse.comparison.control import Control, control, control_table
+from tilewatch.tasks.analyse.comparison.decision import Mask
 from tilewatch.tasks.analyse.comparison.identity import Identity, identity
 from tilewatch.tasks.analyse.comparison.keys import check_names
 from tilewatch.tasks.analyse.comparison.pairing import SHAPE, as_pairs, pair, side
@@ -44,7 +45,7 @@ class Request:
     ``baseline`` and ``candidate`` are labels or run ids as the user gave them. ``overrides`` names keys whose
     difference is to be ignored; the differences found are recorded on the rows they would have refused.
     ``history`` comes from ``between_lease_spread``. ``anchors`` (see ``anchor_kernels``) are kernels that the
-    builds share; their drift between leases bounds the floor from below.
+    builds share; what is measured in different leases is divided by their drift.
     """
 
     baseline: str
@@ -130,7 +131,7 @@ def _compare(
         check_format="weight_format" in declared,
     )
     pairs = as_pairs(rows)
-    judged = judge(pairs, request.limits, _anchor_drift(rows, pairs, request.anchors))
+    judged = judge(pairs, request.limits, _anchor_rows(rows, request.anchors))
     checked = _control(base, candidate, request)
     columns = {
         **_identity_columns(rows, identities, request, arms),
@@ -155,14 +156,12 @@ def _second(base: RunTables, candidate: RunTables, again: RunTables) -> tuple[Ru
     )
 
 
-def _anchor_drift(rows: pa.Table, pairs: Pairs, anchors: pa.Table | None) -> float:
-    """Absolute median log ratio over the anchor kernels; 0 without any that both sides measured."""
+def _anchor_rows(rows: pa.Table, anchors: pa.Table | None) -> Mask | None:
+    """Which rows are anchor kernels; None without any."""
     if anchors is None:
-        return 0.0
+        return None
     asked = {"rows": rows.select(["experiment", "candidate_arm", "point_id"]), "anchors": anchors}
-    chosen = np.asarray(sql(_IS_ANCHOR, asked)["chosen"].to_numpy(zero_copy_only=False))
-    found = (pairs.mean_log[1] - pairs.mean_log[0])[chosen & ~pairs.excluded]
-    return float(abs(np.median(found))) if len(found) else 0.0
+    return np.asarray(sql(_IS_ANCHOR, asked)["chosen"].to_numpy(zero_copy_only=False))
 
 
 def _control(base: RunTables, candidate: RunTables, request: Request) -> Control:
@@ -227,9 +226,10 @@ def _statistics(rows: pa.Table, pairs: Pairs, judged: Judged, alpha: float) -> d
         return pa.array(np.where(shown, values, np.nan), from_pandas=True)
 
     return {
-        "base_ns": rows["b_median_ns"],
-        "candidate_ns": rows["c_median_ns"],
+        "base_ns": _centre(pairs.mean_log[0]),
+        "candidate_ns": _centre(pairs.mean_log[1]),
         "ratio": number(np.exp(judged.test.difference)),
+        "anchor_ratio": _anchor_ratio(pairs, judged),
         "ratio_low": number(low),
         "ratio_high": number(high),
         "p_value": number(judged.test.p_value),
@@ -242,6 +242,16 @@ def _statistics(rows: pa.Table, pairs: Pairs, judged: Judged, alpha: float) -> d
         "base_operator": rows["b_operator"],
         "candidate_operator": rows["c_operator"],
     }
+
+
+def _centre(mean_log: Floats) -> pa.Array:
+    return pa.array(np.exp(mean_log), from_pandas=True)
+
+
+def _anchor_ratio(pairs: Pairs, judged: Judged) -> pa.Array:
+    if judged.drift is None:
+        return pa.nulls(len(pairs.between), pa.float64())
+    return pa.array(np.full(len(pairs.between), np.exp(judged.drift.log)), mask=~pairs.between)
 
 
 def _verdict_columns(rows: pa.Table, pairs: Pairs, judged: Judged, checked: Control) -> dict[str, pa.Array]:

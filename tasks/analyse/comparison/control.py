@@ -1,4 +1,9 @@
-"""The A/A control of a sweep: its own build against itself, judged exactly as the table it stands above."""
+"""The A/A control of a sweep: its own build against itself in the same lease.
+
+It is judged by the statistics, limits and rule of the table it stands above. Both halves of a pair share
+their lease, so it tells the error rate of verdicts within a lease; rows between leases add a variance of
+leases to the same test (``verdicts``), which no control inside one sweep can check: archived A/A runs do.
+"""
 
 from __future__ import annotations
 

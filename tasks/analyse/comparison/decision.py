@@ -28,10 +28,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 
 from tilewatch.tasks.analyse.statistics.power import Outlook, chance_to_decide, replicates_needed
 from tilewatch.tasks.analyse.statistics.process_values import Floats, Integers
-from tilewatch.tasks.analyse.statistics.stats import benjamini_hochberg
+from tilewatch.tasks.analyse.statistics.stats import CERTAIN, benjamini_hochberg
 
 Texts = npt.NDArray[np.object_]
 Mask = npt.NDArray[np.bool_]
@@ -78,6 +79,8 @@ class Effects:
     """Rows that get no statistics: refused, missing, nothing to time."""
     more_is_better: Mask | bool = False
     """True for rates: more of it is FASTER."""
+    lease_degrees: Floats | float = CERTAIN
+    """Degrees of freedom that ``lease_variance`` is known with."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +119,10 @@ def decide(effects: Effects, rule: Rule) -> Decision:
 def _extra(effects: Effects, rule: Rule, rows: Integers, q_value: Floats) -> Integers:
     """Replicates a side still to measure: up to the fewest first, then as many as decide with the power."""
     fewest = np.minimum(*effects.counts)[rows]
+    lease_degrees = np.broadcast_to(effects.lease_degrees, effects.floor.shape)
     known = Outlook(
-        effects.difference[rows], effects.variance[rows], effects.lease_variance[rows], fewest,
-        effects.floor[rows], np.full(len(rows), np.log1p(rule.same_within)),
+        effects.difference[rows], effects.variance[rows], effects.lease_variance[rows], lease_degrees[rows],
+        fewest, effects.floor[rows], np.full(len(rows), np.log1p(rule.same_within)),
     )  # fmt: skip
     sizes = np.arange(rule.fewest, rule.most + 1)
     chance = chance_to_decide(known, sizes, alpha=rule.alpha, reject=_rejected_at(q_value, rule.alpha))
@@ -194,6 +198,7 @@ def _way_on(effects: Effects, rule: Rule, row: int, extra: int) -> str:
 
 def _leases_allow(effects: Effects, rule: Rule, row: int) -> bool:
     """Whether endless replicates in the same leases would reach one of the two bars."""
-    error = 2 * float(np.sqrt(effects.lease_variance[row]))
+    degrees = float(np.broadcast_to(effects.lease_degrees, effects.floor.shape)[row])
+    error = float(stats.t.ppf(1 - rule.alpha, degrees) * np.sqrt(effects.lease_variance[row]))
     size = abs(float(effects.difference[row]))
     return bool(error < np.log1p(rule.same_within) - size or size > max(error, float(effects.floor[row])))

@@ -25,7 +25,7 @@ from tilewatch.tasks.analyse.statistics.process_values import (
     point_statistics,
     process_values,
 )
-from tilewatch.tasks.analyse.statistics.spread import HISTORY_SCHEMA, moderated
+from tilewatch.tasks.analyse.statistics.spread import HISTORY_SCHEMA
 from tilewatch.tasks.analyse.tables import RunTables
 from tilewatch.tasks.sql import sql
 
@@ -79,14 +79,15 @@ def pair(
     Adds to SHAPE: ``b_``/``c_`` statistics, ``refused`` (keys that differ, except ``declared`` ones and
     ``overrides``; with ``check_format`` also a weight format not proved to be the requested one),
     ``overridden`` (list of differences that ``overrides`` let pass), ``missing`` (why a side has no value),
-    ``nothing_to_time``, ``between`` (in different leases), ``spread`` and ``degrees`` of ``history``.
+    ``nothing_to_time``, ``between`` (in different leases), and what ``history`` says of leases of this
+    device and method: ``lease_log``, ``lease_degrees``, ``own_log``, ``own_degrees``.
     """
     by_arm = arms is not None
     names = {"b": arms[0], "c": arms[1]} if arms else {}
     tables = {
         f"{p}_{f.name}": getattr(s, f.name) for p, s in (("b", base), ("c", candidate)) for f in fields(s)
     }
-    prepared = moderated(history if history is not None else HISTORY_SCHEMA.empty_table())
+    known = history if history is not None else HISTORY_SCHEMA.empty_table()
     slot = "''" if by_arm else "arm"
     chosen = {"b": _only_arm(names["b"], names["c"]), "c": _only_arm(names["c"], names["b"])} if arms else {}
     refusal = named_differences([k for k in OVERRIDABLE if k not in {*declared, *overrides}])
@@ -102,7 +103,7 @@ def pair(
         refused=f"nullif(concat_ws('; ', {', '.join(refusal)}), '')" if refusal else "NULL",
         overridden=", ".join(named_differences(sorted(overrides))) or "NULL",
     )
-    return sql(query, {**tables, "history": prepared})
+    return sql(query, {**tables, "history": known})
 
 
 def as_pairs(rows: pa.Table) -> Pairs:
@@ -119,12 +120,13 @@ def as_pairs(rows: pa.Table) -> Pairs:
         processes=(counts("b_processes"), counts("c_processes")),
         mean_log=(floats("b_mean_log"), floats("c_mean_log")),
         variance_log=(floats("b_variance_log"), floats("c_variance_log")),
-        median_ns=(floats("b_median_ns"), floats("c_median_ns")),
+        freedom=(np.nan_to_num(floats("b_degrees")), np.nan_to_num(floats("c_degrees"))),
         between=rows["between"].to_numpy(),
-        spread=floats("spread"),
-        degrees=floats("degrees"),
+        spread=floats("lease_log"),
+        degrees=floats("lease_degrees"),
+        own=floats("own_log"),
+        own_degrees=floats("own_degrees"),
         excluded=excluded.to_numpy(),
-        dies=(np.maximum(counts("b_dies"), 1), np.maximum(counts("c_dies"), 1)),
     )
 
 
@@ -144,7 +146,7 @@ def _quoted(text: str) -> str:
 
 def _as_table(found: PointStatistics) -> pa.Table:
     table = found.keys
-    for name in ("processes", "mean_log", "variance_log", "median_ns", "dies"):
+    for name in ("processes", "mean_log", "variance_log", "degrees"):
         table = table.append_column(name, pa.array(getattr(found, name), from_pandas=True))
     return table
 
@@ -168,15 +170,16 @@ ct AS (SELECT *, {slot} AS slot FROM c_timing {candidate_arms}),
 bc AS (SELECT *, {slot} AS slot FROM b_captures {base_arms}),
 cc AS (SELECT *, {slot} AS slot FROM c_captures {candidate_arms}),
 p AS (SELECT experiment, slot, point_id FROM bp UNION SELECT experiment, slot, point_id FROM cp),
-pooled AS (
-    SELECT device, method_hash, experiment, arm, max(pooled_spread_log) AS spread, min(degrees) AS degrees
-    FROM history GROUP BY ALL
+leases AS (
+    SELECT device, method_hash, max(lease_log) AS lease_log, min(lease_degrees) AS lease_degrees,
+           max(own_log) AS own_log, min(own_degrees) AS own_degrees
+    FROM history WHERE lease_log IS NOT NULL GROUP BY ALL
 )
 SELECT p.experiment, {base_arm} AS base_arm, {candidate_arm} AS candidate_arm, p.point_id, {shape},
     bv.processes AS b_processes, cv.processes AS c_processes,
     bv.mean_log AS b_mean_log, cv.mean_log AS c_mean_log,
     bv.variance_log AS b_variance_log, cv.variance_log AS c_variance_log,
-    bv.median_ns AS b_median_ns, cv.median_ns AS c_median_ns, bv.dies AS b_dies, cv.dies AS c_dies,
+    bv.degrees AS b_degrees, cv.degrees AS c_degrees,
     bp.dispatched_operator AS b_operator, cp.dispatched_operator AS c_operator,
     bc.method_hash AS b_method, cc.method_hash AS c_method, coalesce(cs.evidence, bs.evidence) AS evidence,
     CASE WHEN bp.point_id IS NOT NULL AND cp.point_id IS NOT NULL
@@ -193,8 +196,9 @@ SELECT p.experiment, {base_arm} AS base_arm, {candidate_arm} AS candidate_arm, p
     CASE WHEN bt.null_reason = ct.null_reason AND bv.processes IS NULL AND cv.processes IS NULL
          THEN ct.null_reason END AS nothing_to_time,
     coalesce(bt.leases <> ct.leases, false) AS between,
-    greatest(coalesce(bh.spread, bg.spread), coalesce(ch.spread, cg.spread)) AS spread,
-    least(coalesce(bh.degrees, bg.degrees), coalesce(ch.degrees, cg.degrees)) AS degrees
+    greatest(bl.lease_log, cl.lease_log) AS lease_log, greatest(bl.own_log, cl.own_log) AS own_log,
+    least(bl.lease_degrees, cl.lease_degrees) AS lease_degrees,
+    least(bl.own_degrees, cl.own_degrees) AS own_degrees
 FROM p
 LEFT JOIN bp USING (experiment, slot, point_id) LEFT JOIN cp USING (experiment, slot, point_id)
 LEFT JOIN bs USING (experiment, slot, point_id) LEFT JOIN cs USING (experiment, slot, point_id)
@@ -202,13 +206,7 @@ LEFT JOIN bv USING (experiment, slot, point_id) LEFT JOIN cv USING (experiment, 
 LEFT JOIN bt USING (experiment, slot, point_id) LEFT JOIN ct USING (experiment, slot, point_id)
 LEFT JOIN bc ON bc.experiment = p.experiment AND bc.slot = p.slot
 LEFT JOIN cc ON cc.experiment = p.experiment AND cc.slot = p.slot
-LEFT JOIN history bh ON bh.device = bc.device AND bh.method_hash = bc.method_hash
-    AND bh.experiment = p.experiment AND bh.arm = bc.arm AND bh.point_id = p.point_id
-LEFT JOIN history ch ON ch.device = cc.device AND ch.method_hash = cc.method_hash
-    AND ch.experiment = p.experiment AND ch.arm = cc.arm AND ch.point_id = p.point_id
-LEFT JOIN pooled bg ON bg.device = bc.device AND bg.method_hash = bc.method_hash
-    AND bg.experiment = p.experiment AND bg.arm = bc.arm
-LEFT JOIN pooled cg ON cg.device = cc.device AND cg.method_hash = cc.method_hash
-    AND cg.experiment = p.experiment AND cg.arm = cc.arm
+LEFT JOIN leases bl ON bl.device = bc.device AND bl.method_hash = bc.method_hash
+LEFT JOIN leases cl ON cl.device = cc.device AND cl.method_hash = cc.method_hash
 ORDER BY p.experiment, base_arm, candidate_arm, axis, linear, k, n, axis_value, p.point_id
 """

@@ -12,7 +12,7 @@ from tilewatch.tasks.analyse.comparison.decision import Effects, Mask, Rule, Tex
 from tilewatch.tasks.analyse.statistics.launch_bootstrap import LaunchTest, launch_test
 from tilewatch.tasks.analyse.statistics.limits import ServingLimits
 from tilewatch.tasks.analyse.statistics.process_values import Floats, Integers
-from tilewatch.tasks.analyse.statistics.stats import upper_spread
+from tilewatch.tasks.analyse.statistics.stats import CERTAIN, Welch, added, tested
 
 
 @dataclass(frozen=True)
@@ -58,34 +58,41 @@ def judge_serving(pairs: LaunchPairs, limits: ServingLimits) -> ServingJudged:
     """
     test = launch_test(pairs.base, pairs.candidate, limits)
     identical, floor, floor_reason = _floors(pairs, test, limits)
-    lease = _lease_variance(pairs, limits)
-    error = np.sqrt(test.welch.error**2 + lease)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        t = np.where(test.welch.difference == 0, 0.0, test.welch.difference / error)
-    p_value = np.where(
-        np.isnan(test.welch.p_value), np.nan, 2 * stats.t.sf(np.abs(t), np.fmax(test.welch.degrees, 1))
+    lease = _lease_variance(pairs)
+    both = tested(
+        test.welch.difference,
+        *added(test.welch.error**2, test.welch.degrees, lease, np.nan_to_num(pairs.lease_degrees, nan=1.0)),
     )
-    wide, narrow = (
-        np.where(pairs.between, stats.norm.ppf(1 - tail) * np.sqrt(lease), 0)
-        for tail in (limits.alpha / 2, limits.alpha)
-    )
-    shown = replace(
-        test, low=test.low - wide, high=test.high + wide,
-        same_low=test.same_low - narrow, same_high=test.same_high + narrow,
-    )  # fmt: skip
+    shown = _with_leases(test, both, pairs.between, limits)
     decision = decide(
         Effects(
-            difference=test.welch.difference, low=shown.low, high=shown.high, same_low=shown.same_low,
-            same_high=shown.same_high, p_value=p_value, floor=floor, counts=test.counts,
+            difference=both.difference, low=shown.low, high=shown.high, same_low=shown.same_low,
+            same_high=shown.same_high, p_value=both.p_value, floor=floor, counts=test.counts,
             variance=(test.variance[0] + test.variance[1]) / 2, lease_variance=lease,
             excluded=pairs.excluded, more_is_better=pairs.more_is_better,
+            lease_degrees=np.nan_to_num(pairs.lease_degrees, nan=CERTAIN),
         ),
         rule(limits),
     )  # fmt: skip
     return ServingJudged(
         shown, decision.q_value, decision.verdict, decision.reason, floor, floor_reason, identical,
-        _detectable(test, floor, lease, limits), decision.extra,
+        _detectable(both, floor, limits), decision.extra,
     )  # fmt: skip
+
+
+def _with_leases(test: LaunchTest, both: Welch, between: Mask, limits: ServingLimits) -> LaunchTest:
+    """Between leases the interval is Student's, with their variance in it; in one lease the bootstrap's."""
+    with np.errstate(divide="ignore"):
+        ends = [*both.interval(limits.alpha), *both.interval(2 * limits.alpha)]
+        low, high, same_low, same_high = (np.log(end) for end in ends)
+    return replace(
+        test,
+        welch=both,
+        low=np.where(between, low, test.low),
+        high=np.where(between, high, test.high),
+        same_low=np.where(between, same_low, test.same_low),
+        same_high=np.where(between, same_high, test.same_high),
+    )
 
 
 def rule(limits: ServingLimits) -> Rule:
@@ -95,10 +102,9 @@ def rule(limits: ServingLimits) -> Rule:
     )
 
 
-def _lease_variance(pairs: LaunchPairs, limits: ServingLimits) -> Floats:
+def _lease_variance(pairs: LaunchPairs) -> Floats:
     """Variance of a difference between two leases of the same build; NaN between leases without history."""
-    bound = upper_spread(pairs.lease_spread, pairs.lease_degrees, limits.spread_confidence)
-    return np.where(pairs.between, two_sided(bound) ** 2, 0.0)
+    return np.where(pairs.between, two_sided(pairs.lease_spread) ** 2, 0.0)
 
 
 def _floors(pairs: LaunchPairs, test: LaunchTest, limits: ServingLimits) -> tuple[Floats, Floats, Texts]:
@@ -106,7 +112,7 @@ def _floors(pairs: LaunchPairs, test: LaunchTest, limits: ServingLimits) -> tupl
     with np.errstate(divide="ignore"):
         parts = 1 / test.counts[0] + 1 / test.counts[1]
         within = np.where(np.isinf(parts), np.nan, pairs.arm_spread * np.sqrt(parts))
-    identical = np.where(pairs.between, np.sqrt(_lease_variance(pairs, limits)), within)
+    identical = np.where(pairs.between, np.sqrt(_lease_variance(pairs)), within)
     relative = np.log1p(limits.relative_floor)
     floor = np.maximum(relative, limits.spread_multiple * identical)
     source = np.where(pairs.between, "between leases", "between launches of one arm")
@@ -119,10 +125,10 @@ def _floors(pairs: LaunchPairs, test: LaunchTest, limits: ServingLimits) -> tupl
     return identical, floor, words
 
 
-def _detectable(test: LaunchTest, floor: Floats, lease: Floats, limits: ServingLimits) -> Floats:
+def _detectable(test: Welch, floor: Floats, limits: ServingLimits) -> Floats:
     """Smallest true log ratio that is decided with the stated power: beyond the floor and beyond chance."""
-    degrees = np.fmax(test.welch.degrees, 1.0)
+    degrees = np.fmax(test.degrees, 1.0)
     quantiles = stats.t.ppf(1 - limits.alpha / 2, degrees) + stats.t.ppf(limits.power, degrees)
-    error = np.sqrt(test.welch.error**2 + lease)
     # An effect at the floor is beyond it half of the time; the margin above it must hold with the same power.
-    return np.asarray(np.maximum(quantiles * error, floor + stats.t.ppf(limits.power, degrees) * error))
+    above = floor + stats.t.ppf(limits.power, degrees) * test.error
+    return np.asarray(np.maximum(quantiles * test.error, above))

@@ -48,7 +48,7 @@ def fence(
     rows = np.arange(len(values))
     delta[first == rows] = np.nan
     by_deltas = _by_deltas(np.abs(delta), rows - first, limits)
-    bound = upper_spread(spread, np.maximum(degrees, 1.0), comparison.spread_confidence)
+    bound = upper_spread(spread, np.maximum(degrees, 1.0), limits.spread_confidence)
     by_spread = limits.spread_multiple * np.asarray(bound)
     unknown = np.isnan(by_deltas) & np.isnan(by_spread)
     floor = np.full(len(values), np.log1p(limits.relative_floor))

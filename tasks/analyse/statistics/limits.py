@@ -27,8 +27,6 @@ class ComparisonLimits:
     """Device tick; its uniform rounding error bounds the variance of process values from below."""
     spread_multiple: float = 3.0
     """Effect floor between leases in A/A: the scatter of the difference of two identical leases."""
-    spread_confidence: float = 0.8
-    """The floor uses this upper bound of the spread: few leases know it badly, and points share a lease."""
     unknown_lease_floor: float = 0.22
     """Floor between leases without history: 99.9 % of a public near-A/A pair of 35,700 points lie within."""
     min_processes: int = 5
@@ -37,6 +35,36 @@ class ComparisonLimits:
     """Cap up to which UNDECIDED asks for more."""
     power: float = 0.8
     """Chance to decide that the number of extra processes aims at."""
+
+
+@dataclass(frozen=True)
+class RobustLimits:
+    """When a process is held at a fence instead of being believed."""
+
+    fence_scales: float = 4.0
+    """Robust standard deviations: quiet noise is never touched, so nothing is lost where nothing stalls."""
+    least_fence: float = 0.02
+    """No deviation under the effect floor of comparisons is a stall, however quiet the rest is."""
+
+
+@dataclass(frozen=True)
+class ModerationLimits:
+    """How far the scatter of one point learns from the other points of its table."""
+
+    most_prior: float = 4.0
+    """Degrees of freedom lent at most: the own ones of five processes a side are about eight."""
+    fewest_rows: int = 10
+    """With fewer rows the prior itself is chance."""
+
+
+@dataclass(frozen=True)
+class AnchorLimits:
+    """When the drift of the anchor kernels is divided out of a comparison between leases."""
+
+    fewest: int = 5
+    """Anchors that both sides measured; the median of fewer moves with one of them."""
+    most_drift: float = 0.22
+    """Larger than what leases make of 99.9 % of a public near-A/A pair: then the build changed them."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +83,8 @@ class SpreadLimits:
 
     min_leases: int = 2
     """One lease has no spread between leases."""
+    fewest_points: int = 5
+    """Points that a lease's common shift is the median of."""
     robust_from: int = 8
     """From here on the median absolute deviation; below it is often 0, so the standard deviation is used."""
     prior_degrees: float = 4.0
@@ -112,8 +142,6 @@ class ServingLimits:
     """What a user calls the same (``--same-within``): SAME is an interval within it, whatever the noise."""
     spread_multiple: float = 3.0
     """Effect floor in standard errors of two identical arms (design 8)."""
-    spread_confidence: float = 0.8
-    """Between leases the floor uses this upper bound of the spread: few leases know it badly."""
     min_launches: int = 5
     """Fresh servers a side before anything but UNDECIDED is said (design 5)."""
     max_launches: int = 20
@@ -168,6 +196,8 @@ class SeriesLimits:
     """The effect floor of comparisons."""
     spread_multiple: float = 3.0
     """Fence in own between-lease A/A spreads."""
+    spread_confidence: float = 0.8
+    """The fence uses this upper bound of the spread: few leases know it badly."""
     long_from: int = 24
     """Values of a segment from which on the change point detectors replace the fence."""
     agreement: int = 2

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import stats
 
 from tilewatch.tasks.analyse.statistics.process_values import Floats, Integers
+from tilewatch.tasks.analyse.statistics.stats import added
 
 _ROWS_AT_ONCE = 20_000
 _LEAST_SPREAD = 1e-12
@@ -22,6 +23,8 @@ class Outlook:
     """Of one replicate: the mean of the two sides."""
     lease_variance: Floats
     """Of the difference, which no further replicate of the same leases narrows."""
+    lease_degrees: Floats
+    """Degrees of freedom that it is known with."""
     count: Integers
     """Replicates a side now (the fewer)."""
     floor: Floats
@@ -50,9 +53,10 @@ def _chance(known: Outlook, rows: slice, sizes: Integers, alpha: float, reject: 
     at, now = known.difference[rows, None], np.maximum(known.count[rows, None], 2)
     lease = known.lease_variance[rows, None]
     before, after = 2 * known.variance[rows, None] / now, 2 * known.variance[rows, None] / sizes
-    error = np.sqrt(after + lease)
-    beyond = np.maximum(known.floor[rows, None], stats.t.ppf(1 - reject / 2, 2 * sizes - 2) * error)
-    within = known.same_within[rows, None] - stats.t.ppf(1 - alpha, 2 * sizes - 2) * error
+    total, degrees = added(after, (2 * sizes - 2).astype(np.float64), lease, known.lease_degrees[rows, None])
+    error = np.sqrt(total)
+    beyond = np.maximum(known.floor[rows, None], stats.t.ppf(1 - reject / 2, degrees) * error)
+    within = known.same_within[rows, None] - stats.t.ppf(1 - alpha, degrees) * error
     continued = np.sqrt(np.maximum(before - after, 0))
     afresh = np.sqrt(before + after + 2 * lease)
     chances = [

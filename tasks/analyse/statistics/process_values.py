@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tilewatch.tasks.analyse.statistics.robust import hold_stalls, middles, widened
 from tilewatch.tasks.analyse.tables import AnalysisError
 from tilewatch.tasks.sql import sql
 
@@ -64,9 +65,11 @@ class PointStatistics:
     processes: Integers
     """Processes with a value."""
     mean_log: Floats
-    """Mean of ln(value in ns)."""
+    """Robust centre of ln(value in ns): the mean, stalled processes held at their fence (see ``robust``)."""
     variance_log: Floats
-    """Sample variance of ln(value); NaN under two processes."""
+    """Variance of one process, as its mean has n times less of it; NaN under two processes."""
+    degrees: Floats
+    """Degrees of freedom of that variance."""
     median_ns: Floats
     """Point value: median over the process values."""
     dies: Integers
@@ -82,32 +85,54 @@ def point_statistics(values: pa.Table) -> PointStatistics:
     values = values.filter(values["value_ns"].is_valid())
     data = values["value_ns"].to_numpy().astype(np.float64)
     starts = _starts(values)
-    counts = np.diff(np.append(starts, len(data)))
-    logs = np.log(data)
+    keys = values.select(list(KEY)).take(pa.array(starts))
+    counts = np.diff(np.append(starts, len(data))).astype(np.int64)
+    medians = middles(data, starts, counts) if len(starts) else np.zeros(0)
+    device = values["device"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    logs, kept = _held(np.log(data), device, counts, _pool(keys))
+    means, variances = moments(logs, starts, counts)
+    dies, die_means, die_variances = _within_dies(device, logs, starts, counts)
+    means, variances = np.where(dies > 1, die_means, means), np.where(dies > 1, die_variances, variances)
+    degrees = np.where(counts > dies, np.maximum(kept - dies, 1), 0).astype(np.float64)
+    return PointStatistics(keys, counts, means, widened(variances, counts, kept), degrees, medians, dies)
+
+
+def _held(logs: Floats, device: Integers, counts: Integers, pool: Integers) -> tuple[Floats, Integers]:
+    """Logs with the stalls of each point and die at their fence, and how many values a point kept."""
+    point = np.repeat(np.arange(len(counts)), counts)
+    order = np.lexsort((logs, device, point))
+    cell = point[order] * (device.max(initial=0) + 1) + device[order]
+    starts = np.flatnonzero(np.diff(cell, prepend=-1)).astype(np.int64)
+    held = hold_stalls(logs[order], starts, pool[point[order]][starts])
+    back = np.empty(len(logs))
+    back[order] = held.logs
+    return back, np.bincount(point[order][starts], held.kept, len(counts)).astype(np.int64)
+
+
+def moments(logs: Floats, starts: Integers, counts: Integers) -> tuple[Floats, Floats]:
+    """Mean and sample variance of each run of values; the variance is NaN under two."""
     sums = np.add.reduceat(logs, starts) if len(starts) else np.zeros(0)
     means = sums / counts
     squares = (logs - np.repeat(means, counts)) ** 2
     total = np.add.reduceat(squares, starts) if len(starts) else np.zeros(0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        variances = np.where(counts > 1, total / (counts - 1), np.nan)
-    middle_low = starts + (counts - 1) // 2
-    middle_high = starts + counts // 2
-    medians = (data[middle_low] + data[middle_high]) / 2
-    dies, die_means, die_variances = _within_dies(values["device"], logs, starts, counts)
-    means, variances = np.where(dies > 1, die_means, means), np.where(dies > 1, die_variances, variances)
-    keys = values.select(list(KEY)).take(pa.array(starts))
-    return PointStatistics(keys, counts.astype(np.int64), means, variances, medians, dies)
+        return means, np.where(counts > 1, total / (counts - 1), np.nan)
+
+
+def _pool(keys: pa.Table) -> Integers:
+    """An integer an (experiment, arm): points of one arm scatter alike."""
+    codes = [keys[n].combine_chunks().dictionary_encode().indices.to_numpy() for n in KEY[:2]]
+    return np.asarray(codes[0].astype(np.int64) * (codes[1].max(initial=0) + 1) + codes[1])
 
 
 def _within_dies(
-    device: pa.ChunkedArray, logs: Floats, starts: Integers, counts: Integers
+    codes: Integers, logs: Floats, starts: Integers, counts: Integers
 ) -> tuple[Integers, Floats, Floats]:
     """Dies of each point, the mean of their means, and n times the variance of that mean (NaN for n = dies).
 
     With s² the variance within dies, Var(mean of D die means) = s² Σ 1/n_d / D²: analysis of randomised
     complete blocks with dies as blocks.
     """
-    codes = device.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
     point = np.repeat(np.arange(len(starts)), counts)
     _, first, cell, size = np.unique(
         point * (codes.max(initial=0) + 1) + codes, return_index=True, return_inverse=True, return_counts=True

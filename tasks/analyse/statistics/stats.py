@@ -9,6 +9,9 @@ from scipy import stats
 
 from tilewatch.tasks.analyse.statistics.process_values import Floats, Integers
 
+CERTAIN = 1e9
+"""Degrees of freedom of a variance that is known."""
+
 
 @dataclass(frozen=True)
 class Welch:
@@ -29,29 +32,38 @@ def welch(
     mean: tuple[Floats, Floats],
     variance: tuple[Floats, Floats],
     count: tuple[Integers, Integers],
-    extra_variance: Floats | float = 0.0,
-    groups: tuple[Integers | int, Integers | int] = (1, 1),
+    degrees: tuple[Floats, Floats] | None = None,
 ) -> Welch:
     """Welch's unequal-variance t test of candidate against base, each a (base, candidate) pair of arrays.
 
-    ``extra_variance`` is known variance of the difference that no process of one lease can show (between
-    leases); it widens the error and counts as known, so freedom grows with its share (Satterthwaite). Where a
-    side has fewer than two processes everything but the difference is NaN. ``groups`` is how many means were
-    taken out of each side (one, or one a die): so many degrees of freedom are spent.
+    ``variance`` is that of one value, ``degrees`` its degrees of freedom (n − 1 if not given). Where a side
+    has none everything but the difference is NaN.
     """
-    testable = (count[0] > groups[0]) & (count[1] > groups[1])
+    free = degrees or (count[0] - 1.0, count[1] - 1.0)
+    testable = (free[0] > 0) & (free[1] > 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         parts = [np.where(testable, v / n, np.nan) for v, n in zip(variance, count, strict=True)]
-        total = parts[0] + parts[1] + extra_variance
-        spent = zip(parts, count, groups, strict=True)
-        freedom = total**2 / sum(part**2 / (n - g) for part, n, g in spent)
-        difference = mean[1] - mean[0]
-        error = np.sqrt(total)
-        # No spread at all: any difference is beyond chance, none is not.
-        freedom = np.where(testable & ~np.isfinite(freedom), 1e9, freedom)
+        freedom = (parts[0] + parts[1]) ** 2 / sum(p**2 / f for p, f in zip(parts, free, strict=True))
+    # No spread at all: any difference is beyond chance, none is not.
+    freedom = np.where(testable & ~np.isfinite(freedom), CERTAIN, freedom)
+    return tested(mean[1] - mean[0], parts[0] + parts[1], freedom)
+
+
+def tested(difference: Floats, variance: Floats, degrees: Floats) -> Welch:
+    """Student's t test of a difference with this variance, which is known with ``degrees`` of freedom."""
+    error = np.sqrt(variance)
+    with np.errstate(invalid="ignore", divide="ignore"):
         t = np.where(difference == 0, 0.0, difference / error)
-    p = np.where(testable, 2 * stats.t.sf(np.abs(t), np.where(testable, freedom, 1.0)), np.nan)
-    return Welch(difference, error, freedom, p)
+    p = np.where(np.isnan(error), np.nan, 2 * stats.t.sf(np.abs(t), np.where(degrees > 0, degrees, 1.0)))
+    return Welch(difference, error, degrees, p)
+
+
+def added(variance: Floats, degrees: Floats, more: Floats, more_degrees: Floats) -> tuple[Floats, Floats]:
+    """The sum of two independent variances and its degrees of freedom (Satterthwaite 1946)."""
+    total = variance + more
+    with np.errstate(invalid="ignore", divide="ignore"):
+        freedom = total**2 / (variance**2 / degrees + more**2 / more_degrees)
+    return total, np.where(more > 0, np.where(np.isfinite(freedom), freedom, CERTAIN), degrees)
 
 
 def benjamini_hochberg(p_values: Floats) -> Floats:
