@@ -141,6 +141,7 @@ def verdicts_of(
         mean_log=(old.mean_log, new.mean_log),
         variance_log=(old.variance_log, new.variance_log),
         freedom=(old.degrees, new.degrees),
+        call_ns=(np.exp(old.mean_log), np.exp(new.mean_log)),
         between=np.full(count, between_leases),
         spread=spread,
         degrees=np.where(np.isnan(spread), np.nan, leases - 1.0),

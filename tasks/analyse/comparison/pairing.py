@@ -120,6 +120,7 @@ def as_pairs(rows: pa.Table) -> Pairs:
         processes=(counts("b_processes"), counts("c_processes")),
         mean_log=(floats("b_mean_log"), floats("c_mean_log")),
         variance_log=(floats("b_variance_log"), floats("c_variance_log")),
+        call_ns=(np.exp(floats("b_mean_log")), np.exp(floats("c_mean_log"))),
         freedom=(np.nan_to_num(floats("b_degrees")), np.nan_to_num(floats("c_degrees"))),
         between=rows["between"].to_numpy(),
         spread=floats("lease_log"),

@@ -24,6 +24,8 @@ class Pairs:
     variance_log: tuple[Floats, Floats]
     """Variance of one process, with ``freedom`` degrees of freedom."""
     freedom: tuple[Floats, Floats]
+    call_ns: tuple[Floats, Floats]
+    """Typical time of what is timed: the absolute floor and the timer's rounding are held against it."""
     between: Mask
     """True where the two sides were measured in different leases."""
     spread: Floats
@@ -115,9 +117,9 @@ def _within(pairs: Pairs, limits: ComparisonLimits) -> tuple[Floats, Floats]:
     The timer's rounding bounds the variance of process values from below.
     """
     variance = []
-    for mean, own, free in zip(pairs.mean_log, pairs.variance_log, pairs.freedom, strict=True):
-        with np.errstate(invalid="ignore", over="ignore"):
-            rounding = limits.timer_tick_ns**2 / 12 * np.exp(-2 * mean)
+    for call, own, free in zip(pairs.call_ns, pairs.variance_log, pairs.freedom, strict=True):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rounding = limits.timer_tick_ns**2 / 12 / call**2
         variance.append(np.fmax(own, np.where(free > 0, rounding, np.nan)))
     alone = welch(pairs.mean_log, (variance[0], variance[1]), pairs.processes, pairs.freedom)
     return moderate(alone.error**2, alone.degrees)
@@ -140,8 +142,8 @@ def _lease(pairs: Pairs, limits: ComparisonLimits, drift: Drift | None) -> Lease
 def floors(pairs: Pairs, lease: Lease, limits: ComparisonLimits) -> tuple[Floats, Texts]:
     """Effect floor of each pair in logs, and which of the floors was the largest."""
     rows = len(pairs.between)
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        absolute = np.log1p(limits.absolute_floor_ns * np.exp(-pairs.mean_log[0]))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        absolute = np.log1p(limits.absolute_floor_ns / pairs.call_ns[0])
     candidates = np.stack(
         [
             np.full(rows, np.log1p(limits.relative_floor)),

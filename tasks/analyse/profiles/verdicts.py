@@ -98,10 +98,13 @@ def judged(
         processes=_pair(logs, len, np.int64),
         mean_log=_pair(logs, lambda v: v.mean() if len(v) else np.nan, np.float64),
         variance_log=_pair(logs, lambda v: v.var(ddof=1) if len(v) > 1 else np.nan, np.float64),
-        median_ns=call_ns,
+        freedom=_pair(logs, lambda v: max(len(v) - 1.0, 0.0), np.float64),
+        call_ns=call_ns,
         between=np.zeros(rows, dtype=np.bool_),
         spread=unknown,
         degrees=unknown,
+        own=unknown,
+        own_degrees=unknown,
         excluded=np.asarray(excluded, dtype=np.bool_),
     )
     return judge(pairs, limits)
