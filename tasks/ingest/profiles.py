@@ -25,6 +25,7 @@ from tilewatch.tasks.read.profiler import profiler_db, profiler_info, timeline
 from tilewatch.tasks.read.profiler.kernel_rows import COMPARED, read_kernels
 from tilewatch.tasks.read.profiler.profiler_files import kind_of
 from tilewatch.tasks.read.result import ReadResult
+from tilewatch.tasks.read.tabular.plain_copy import plain_copy, plain_name
 
 _CSV = ("kernel_details", "op_summary")
 _SOURCES = (*_CSV, "profiler_db", "timeline")
@@ -103,15 +104,17 @@ def _kind(path: Path) -> str:
     known = kind_of(path.name)
     if known is not None:
         return known.name
-    return {".csv": "kernel_details", ".db": "profiler_db", ".json": "timeline"}.get(path.suffix, "")
+    suffix = Path(plain_name(path.name)).suffix
+    return {".csv": "kernel_details", ".db": "profiler_db", ".json": "timeline"}.get(suffix, "")
 
 
 def _read(source: str, file: Found) -> ReadResult:
     origin = Origin("", "", "", "", "ingested", "ingested", "measured")
-    if source in _CSV:
-        return read_kernels(file.path, origin, file.name, COMPARED)
-    reader = profiler_db.read if source == "profiler_db" else timeline.read
-    return reader(file.path, origin, file.name)
+    with plain_copy(file.path) as plain:
+        if source in _CSV:
+            return read_kernels(plain.path, origin, file.name, COMPARED)
+        reader = profiler_db.read if source == "profiler_db" else timeline.read
+        return reader(plain.path, origin, file.name)
 
 
 def _settings(files: Sequence[Found]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -63,7 +63,7 @@ def test_a_missing_row_fails_the_check_that_counts_it(run: Path, origin: Origin)
 def test_without_a_csv_the_timeline_gives_the_kernels(run: Path, origin: Origin) -> None:
     (run / output("kernel_details.csv")).unlink()
     results = read_profiler(run, origin)
-    assert results[output("trace_view.json")].table.num_rows == 539
+    assert results[output("trace_view.json")].table.num_rows == 191
 
 
 def test_a_database_beside_the_csv_is_compared_and_not_counted_twice(

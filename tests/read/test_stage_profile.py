@@ -13,8 +13,8 @@ import pytest
 from tilewatch.data_contracts import schema
 from tilewatch.tasks.read.captures.server_stages import read_stages
 from tilewatch.tasks.read.origin import Origin
-from tilewatch.tasks.read.profiler import stage_profile
-from tilewatch.tasks.read.profiler.step_marks import step_rows, timeline_steps, with_steps
+from tilewatch.tasks.read.profiler import stage_profile, timeline
+from tilewatch.tasks.read.profiler.step_marks import step_rows, with_steps
 
 BASE_NS = 1_790_000_000_000_000_000
 
@@ -154,7 +154,7 @@ def test_device_kernels_belong_to_the_step_they_were_enqueued_in(tmp_path: Path,
     path.write_text(
         json.dumps([mark("step[DECODE bs=1]", 0, 10), mark("step[DECODE bs=1]", 20, 10), event("x", 1, 1)])
     )
-    steps = timeline_steps(path, origin, path.name)
+    steps = timeline.read(path, origin).also["stage_steps"]
     assert steps["bounds_kernels"].to_pylist() == [False, False]
     host = [1_000, None, 5_000, 12_000, None, 21_000]
     spec = schema("kernels")
@@ -166,4 +166,4 @@ def test_device_kernels_belong_to_the_step_they_were_enqueued_in(tmp_path: Path,
 def test_a_timeline_without_marks_gives_no_step(tmp_path: Path, origin: Origin) -> None:
     path = tmp_path / "trace_view.json"
     path.write_text(json.dumps([event("x", 1, 1)]))
-    assert timeline_steps(path, origin, path.name).num_rows == 0
+    assert timeline.read(path, origin).also == {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilewatch.data_contracts import schema
 from tilewatch.tasks.read.origin import Origin
-from tilewatch.tasks.read.profiler import json_events, timeline
+from tilewatch.tasks.read.profiler import json_events, kernel_details, timeline, trace_file
+from tilewatch.tasks.read.profiler.profiler_folder import CHECKS, read_profiler
 from tilewatch.tasks.read.result import ReadResult
 
 TEXT = "samples/profiler/msinsight-pytorch-text"
@@ -54,8 +58,9 @@ def test_real_negative_latencies_are_kept_and_flagged(shared: Path, origin: Orig
     )
     assert (result.facts["linked"], result.facts["negative_latencies"]) == (215, 34)
     assert result.facts["least_latency_ns"] == -13565
-    flagged = [row for row in result.table.to_pylist() if row["flags"]]
+    flagged = [row for row in result.table.to_pylist() if timeline.NEGATIVE_LATENCY in row["flags"]]
     assert len(flagged) == 34
+    assert all(timeline.NO_SHAPES in row["flags"] for row in result.table.to_pylist())
     assert all(row["launch_latency_ns"] < 0 for row in flagged)
     assert all(row["start_ns"] - row["host_enqueue_ns"] == row["launch_latency_ns"] for row in flagged)
 
@@ -157,3 +162,88 @@ def test_what_holds_no_event_gives_no_row_and_no_exception(
 ) -> None:
     result = read(tmp_path / "t.json", data, origin)
     assert result.table.num_rows == 0
+
+
+def test_only_the_kernels_of_a_timeline_are_kernels_and_a_collective_counts_once(
+    shared: Path, origin: Origin
+) -> None:
+    case = shared / "cases/trace_view_only/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json"
+    result = timeline.read(case, origin)
+    types = Counter(result.table["task_type"].to_pylist())
+    assert types == {"AI_CORE": 2, "MIX_AIV": 2, "DSA_SQE": 2, "COMMUNICATION": 1}
+    others = result.also["device_tasks"]
+    assert others.num_rows == 16 and "Notify Wait" in others["task_type"].to_pylist()
+    assert others.schema.equals(schema("device_tasks"))
+
+
+def test_a_timeline_alone_has_the_kernels_of_the_csv_beside_it(shared: Path, origin: Origin) -> None:
+    folder = shared / TEXT / "level1/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT"
+    alone = timeline.read(folder / "trace_view.json", origin).table
+    listed = kernel_details.read(folder / "kernel_details.csv", origin).table
+    assert alone.num_rows == listed.num_rows == 191
+    assert sorted(alone["name"].to_pylist()) == sorted(listed["name"].to_pylist())
+    totals = [sum(table["duration_ns"].to_pylist()) for table in (alone, listed)]
+    assert abs(totals[0] - totals[1]) <= 191 and round(totals[1] / 1e6, 1) == 114.9
+
+
+def _annotation(name: str, start: int, duration: int) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "cat": "user_annotation",
+        "name": name,
+        "pid": 1,
+        "tid": 1,
+        "ts": start,
+        "dur": duration,
+    }
+
+
+def _launched(number: int, host: str, start: str) -> list[dict[str, Any]]:
+    return [task(number, start), flow("s", number, host), flow("f", number, start)]
+
+
+def test_kernels_have_the_number_of_the_profiler_step_they_were_enqueued_in(
+    tmp_path: Path, origin: Origin
+) -> None:
+    content = [
+        _annotation("ProfilerStep#7", 100, 50), _annotation("ProfilerStep#8", 150, 50),
+        *_launched(1, "110.000", "140.000"), *_launched(2, "149.000", "170.000"),
+        *_launched(3, "160.000", "171.500"), *_launched(4, "300.000", "310.000"),
+    ]  # fmt: skip
+    result = read(tmp_path / "trace_view.json", json.dumps(content).encode(), origin)
+    assert result.table["step_id"].to_pylist() == [7, 7, 8, None]
+    assert result.also == {}
+
+
+def test_annotations_of_vllm_give_requests_tokens_and_phase_of_a_step(tmp_path: Path, origin: Origin) -> None:
+    content = [
+        _annotation("execute_context_0(0)_generation_8(8)", 100, 50),
+        _annotation("execute_context_2(600)_generation_3(3)", 150, 50),
+        _annotation("execute_new_1_cached_4", 200, 50),
+        _annotation("ProfilerStep#1", 100, 150),
+        *_launched(1, "110.000", "140.000"), *_launched(2, "160.000", "170.000"),
+    ]  # fmt: skip
+    folder = tmp_path / "vllm_profile"
+    folder.mkdir()
+    (folder / "rank0.pt.trace.json.gz").write_bytes(gzip.compress(json.dumps(content).encode()))
+    (result,) = (r for name, r in read_profiler(folder, origin).items() if name != CHECKS)
+    steps = result.also["stage_steps"].select(["phase", "mode", "requests", "tokens"]).to_pylist()
+    assert [tuple(step.values()) for step in steps] == [
+        ("decode", "GENERATION", 8, 8), ("prefill", "MIXED", 5, 603), ("unknown", "EXECUTE", 5, None),
+    ]  # fmt: skip
+    assert result.table["step_id"].to_pylist() == [0, 1]
+    assert result.quarantine.num_rows == 0
+
+
+def test_kernels_of_a_kineto_trace_have_stream_and_time_from_its_base(tmp_path: Path, origin: Origin) -> None:
+    kernel = {"ph": "X", "cat": "kernel", "name": "MatMul", "pid": 0, "tid": 7, "ts": 5.5, "dur": 2.25}
+    document = {
+        "baseTimeNanoseconds": 1_700_000_000_000_000_000,
+        "traceEvents": [{**kernel, "args": {"stream": 7}}, {**kernel, "cat": "cpu_op"}],
+    }
+    path = tmp_path / "host.pt.trace.json"
+    path.write_text(json.dumps(document))
+    table = trace_file.read(path, origin).table
+    assert table.select(["name", "stream_id", "start_ns", "duration_ns"]).to_pylist() == [
+        {"name": "MatMul", "stream_id": 7, "start_ns": 1_700_000_000_000_005_500, "duration_ns": 2250}
+    ]

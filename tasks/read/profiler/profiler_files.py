@@ -19,10 +19,10 @@ from tilewatch.tasks.read.profiler import (
     operator_details,
     profiler_db,
     profiler_info,
-    stage_profile,
     step_trace,
     task_time,
     timeline,
+    trace_file,
 )
 from tilewatch.tasks.read.result import ReadResult
 from tilewatch.tasks.read.tabular.plain_copy import plain_name
@@ -60,7 +60,7 @@ KINDS = (
     _kind("operator_details", r"operator_details\.csv", operator_details.read),
     _kind("communication", r"(cluster_)?communication\.json", communication.read),
     _kind("timeline", rf"(trace_view|msprof{_STAMP})\.json", timeline.read),
-    _kind("stage_profile", r".+\.trace\.json", stage_profile.read),
+    _kind("stage_profile", r".+\.trace\.json", trace_file.read),
     _kind("analysis_db", r"analysis\.db", analysis_db.read),
     _kind("profiler_db", r"(ascend_(pytorch|mindspore)_profiler|msprof)(_\d+)*\.db", profiler_db.read),
     _kind(

@@ -116,9 +116,15 @@ def _settle(run: Run, results: dict[str, ReadResult]) -> Iterator[Check]:
             table, facts = with_launches(results[name].table, timeline)
             results[name] = replace(results[name], table=table, facts={**results[name].facts, **facts})
     if sources and run["timeline"]:
-        marked = [results[name].also["stage_steps"] for name in run["timeline"] if results[name].also]
+        also = [results[name].also for name in run["timeline"]]
+        marked = [tables["stage_steps"] for tables in also if "stage_steps" in tables]
         for name in run[sources[0]] if len(marked) == 1 else ():
             results[name] = replace(results[name], table=with_steps(results[name].table, marked[0]))
+    if run["task_time"] or sources[:1] != ["timeline"]:
+        # Tasks that are no kernels stand in task_time; beside the kernels of a CSV nobody asked for them.
+        for name in run["timeline"]:
+            kept = {key: table for key, table in results[name].also.items() if key != "device_tasks"}
+            results[name] = replace(results[name], also=kept)
     for kind in sources[1:]:
         for name in run[kind]:
             facts = {**results[name].facts, "same_kernels_as": run[sources[0]]}

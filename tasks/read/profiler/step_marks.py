@@ -1,10 +1,14 @@
-"""Steps that a server marks in its profile, ``step[EXTEND bs=8 toks=1024]``, and the phase of each."""
+"""Steps that are marked in a profile, and what their names say: phase, requests, tokens.
+
+SGLang writes ``step[EXTEND bs=8 toks=1024]``, vLLM ``execute_context_2(600)_generation_8(8)`` (requests, and
+tokens in brackets) or, before 2026, ``execute_new_2_cached_8``; torch's own profiler ``ProfilerStep#3``.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,14 +16,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilewatch.data_contracts import from_rows, schema
+from tilewatch.data_contracts import from_rows
 from tilewatch.tasks.read.origin import Origin
-from tilewatch.tasks.read.profiler.json_events import event_batches
-from tilewatch.tasks.read.tabular.cells import typed
-from tilewatch.tasks.read.tabular.layout import Kind
 
 PREFIX = "step["
 MARK = re.compile(r"step\[(?P<mode>\w+)(?: bs=(?P<requests>\d+))?(?: toks=(?P<tokens>\d+))?")
+SERVER_PREFIXES = (PREFIX, "execute_context_", "execute_new_")
+PROFILER_PREFIX = "ProfilerStep#"
+_BATCH = re.compile(r"execute_context_(\d+)\((\d+)\)_generation_(\d+)\((\d+)\)")
+_OLD_BATCH = re.compile(r"execute_new_(\d+)_cached_(\d+)")
 PHASES = {
     "EXTEND": "prefill",
     "MIXED": "prefill",
@@ -31,9 +36,36 @@ PHASES = {
 }
 """Phase by SGLang's forward mode; another mode is ``unknown``. A mixed batch prefills while others decode."""
 
-_CHUNK_BYTES = 1 << 20
-_ROWS_AT_ONCE = 500_000
 IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Marked:
+    """What the name of a step says."""
+
+    mode: str
+    phase: str
+    requests: int | None
+    tokens: int | None
+
+
+def marked(name: str) -> Marked | None:
+    """What a server's mark says; None where the name is no such mark.
+
+    A batch of vLLM with context requests prefills, even where others in it generate; the older mark does not
+    tell a chunk of a prompt from a generated token, so its phase is unknown.
+    """
+    if found := MARK.match(name):
+        requests, tokens = (int(found[key]) if found[key] else None for key in ("requests", "tokens"))
+        return Marked(found["mode"], PHASES.get(found["mode"], "unknown"), requests, tokens)
+    if found := _BATCH.match(name):
+        context, context_tokens, generation, generation_tokens = (int(text) for text in found.groups())
+        mode = "MIXED" if context and generation else "CONTEXT" if context else "GENERATION"
+        phase = "prefill" if context else "decode"
+        return Marked(mode, phase, context + generation, context_tokens + generation_tokens)
+    if found := _OLD_BATCH.match(name):
+        return Marked("EXECUTE", "unknown", int(found[1]) + int(found[2]), None)
+    return None
 
 
 def step_rows(
@@ -42,15 +74,16 @@ def step_rows(
     """``stage_steps`` from (place in the file, name, start_ns, end_ns) of events that are marks."""
     rows: list[dict[str, Any]] = []
     for place, name, start, end in sorted(marks, key=lambda mark: (mark[2], mark[0])):
-        if (found := MARK.match(name)) is None:
+        if (found := marked(name)) is None:
             continue
         rows.append(
             {
                 **origin.columns(),
                 "step_id": len(rows),
-                "phase": PHASES.get(found["mode"], "unknown"),
-                "mode": found["mode"],
-                **{key: int(found[key]) if found[key] else None for key in ("requests", "tokens")},
+                "phase": found.phase,
+                "mode": found.mode,
+                "requests": found.requests,
+                "tokens": found.tokens,
                 "start_ns": start,
                 "end_ns": end,
                 "bounds_kernels": bounds_kernels,
@@ -61,30 +94,27 @@ def step_rows(
     return from_rows("stage_steps", rows)
 
 
-def timeline_steps(path: Path, origin: Origin, source_file: str) -> pa.Table:
-    """``stage_steps`` of a trace_view.json, whose marks stand on the host: kernels are enqueued inside them.
+def with_profiler_steps(kernels: pa.Table, marks: Iterable[tuple[int, str, int, int]]) -> pa.Table:
+    """``kernels`` with the number of the ``ProfilerStep#`` that each was enqueued in, or started in.
 
-    A file without a mark is only searched, not parsed.
+    The start counts only where the file links no kernel to its launch.
     """
-    if not _holds_marks(path):
-        return schema("stage_steps").empty_table()
-    events: list[dict[str, Any]] = []
-    places: list[int] = []
-    seen = 0
-    for batch in event_batches(path, source_file):
-        for place, event in enumerate(batch.events, start=seen + 1):
-            if event.get("ph") == "X" and str(event.get("name")).startswith(PREFIX):
-                events.append(event)
-                places.append(place)
-        seen += len(batch.events)
-    start, bad_start = typed(pa.array([str(e.get("ts")) for e in events], pa.string()), Kind.TIMESTAMP)
-    spent, bad_spent = typed(pa.array([str(e.get("dur")) for e in events], pa.string()), Kind.DURATION)
-    good = [i for i in np.flatnonzero(~(bad_start | bad_spent)) if start[i].is_valid and spent[i].is_valid]
-    marks = [
-        (places[i], str(events[i]["name"]), start[i].as_py(), start[i].as_py() + spent[i].as_py())
-        for i in good
-    ]
-    return step_rows(marks, origin, source_file, bounds_kernels=False)
+    found = sorted((start, end, name) for _, name, start, end in marks if name.startswith(PROFILER_PREFIX))
+    numbers = [int(digits[0]) if (digits := re.findall(r"#(\d+)", name)) else -1 for _, _, name in found]
+    if not found or not kernels.num_rows:
+        return kernels
+    steps = pa.table({"start_ns": [start for start, _, _ in found], "end_ns": [end for _, end, _ in found]})
+    linked = kernels["host_enqueue_ns"].null_count < kernels.num_rows
+    placed = kernels if linked else _enqueued_at_start(kernels)
+    step = with_steps(placed, steps)["step_id"]
+    index = kernels.column_names.index("step_id")
+    taken = pa.array(numbers, pa.int64()).take(step.combine_chunks())
+    return kernels.set_column(index, kernels.schema.field(index), taken)
+
+
+def _enqueued_at_start(kernels: pa.Table) -> pa.Table:
+    index = kernels.column_names.index("host_enqueue_ns")
+    return kernels.set_column(index, kernels.schema.field(index), kernels["start_ns"])
 
 
 def with_steps(kernels: pa.Table, steps: pa.Table) -> pa.Table:
@@ -116,13 +146,3 @@ def _between(step: IntArray, told: npt.NDArray[np.bool_], device: IntArray) -> I
     left, right = np.maximum(before, 0), np.minimum(after, len(step) - 1)
     same = inside & (step[left] == step[right]) & (device[left] == device) & (device[right] == device)
     return np.asarray(np.where(same, step[left], step))
-
-
-def _holds_marks(path: Path) -> bool:
-    word, tail = PREFIX.encode(), b""
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            if word in tail + chunk:
-                return True
-            tail = chunk[-len(word) :]
-    return False

@@ -1,4 +1,4 @@
-"""trace_view.json and msprof_*.json, streamed: device tasks with host enqueue time and launch latency.
+"""trace_view.json and msprof_*.json, streamed: kernels with host enqueue time and latency, other tasks.
 
 Host enqueue is the start of the HostToDevice flow whose end stands at the task. Host and device clocks are
 aligned by interpolation, so a latency may come out negative by some microseconds: it is kept and flagged.
@@ -13,41 +13,54 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tilewatch.data_contracts import schema
 from tilewatch.tasks.read.kernels.kernel_categories import categories
+from tilewatch.tasks.read.kernels.task_types import KERNEL_TYPES
 from tilewatch.tasks.read.origin import Origin
 from tilewatch.tasks.read.profiler.json_events import event_batches
-from tilewatch.tasks.read.profiler.step_marks import timeline_steps
+from tilewatch.tasks.read.profiler.step_marks import step_rows, with_profiler_steps
 from tilewatch.tasks.read.profiler.timeline_events import TASK_COLUMNS, IntArray, TimelineEvents
 from tilewatch.tasks.read.quarantine import Refusal, refused_rows
 from tilewatch.tasks.read.result import ReadResult
 from tilewatch.tasks.read.tabular.constants import Constants
 
 NEGATIVE_LATENCY = "negative_launch_latency"
+NO_SHAPES = "no_shapes"
 
 _BATCH_ROWS = 20_000
 _NO_TIME = np.iinfo(np.int64).min
-_FLAGS = pa.array([None, [NEGATIVE_LATENCY]], type=pa.list_(pa.string()))
+_FLAGS = pa.array([[NO_SHAPES], [NO_SHAPES, NEGATIVE_LATENCY]], type=pa.list_(pa.string()))
 
 
 def read(path: Path, origin: Origin, source_file: str | None = None) -> ReadResult:
-    """Contract ``kernels`` from one timeline, with every device task that it holds.
+    """Contract ``kernels`` from one timeline: the device tasks that are kernels, collectives as a whole.
 
-    ``op_type`` is null, since a timeline does not say it; ``source_line`` is the order of the task, since the
-    file has no lines. ``also`` holds the ``stage_steps`` that a serving server marked, where it did.
+    ``op_type`` and shapes are null, since a timeline does not say them (flag ``no_shapes``); ``source_line``
+    is the order of the task, since the file has no lines. ``also`` holds the ``device_tasks`` that are no
+    kernels (waits, records, copies, parts of collectives), and the ``stage_steps`` that were marked.
     """
-    results = list(timeline_batches(path, origin, source_file))
+    name = source_file or path.name
+    results = list(timeline_batches(path, origin, name))
     table = pa.concat_tables([schema("kernels").empty_table(), *(result.table for result in results)])
-    steps = timeline_steps(path, origin, source_file or path.name)
-    also = {"stage_steps": steps} if steps.num_rows else {}
-    return ReadResult(table, results[-1].quarantine, results[-1].facts, also)
+    others = [result.also["device_tasks"] for result in results if result.also]
+    also = {"device_tasks": pa.concat_tables(others)} if sum(t.num_rows for t in others) else {}
+    facts = dict(results[-1].facts)
+    marks = facts.pop("marks")
+    steps = step_rows(marks, origin, name, bounds_kernels=False)
+    if steps.num_rows:
+        also["stage_steps"] = steps
+    else:
+        table = with_profiler_steps(table, marks)
+    return ReadResult(table, results[-1].quarantine, facts | {"kernels": table.num_rows}, also)
 
 
 def timeline_batches(path: Path, origin: Origin, source_file: str | None = None) -> Iterator[ReadResult]:
     """A timeline as results of bounded size; the last one, without rows, carries quarantine and facts.
 
-    Facts: events, host events, device tasks, linked tasks, negative latencies, median latency, processes.
+    Facts: events, host events, device tasks, linked tasks, negative latencies, median latency, processes, and
+    the marks of steps.
     """
     name = source_file or path.name
     events = TimelineEvents()
@@ -61,9 +74,11 @@ def timeline_batches(path: Path, origin: Origin, source_file: str | None = None)
     for first in range(0, len(host), _BATCH_ROWS):
         part = slice(first, first + _BATCH_ROWS)
         tasks = {key: column[part].astype(np.int64) for key, column in columns.items()}
-        rows = _kernels(tasks, host[part], texts, constants, first)
-        yield ReadResult(rows, schema("quarantine").empty_table())
-    facts = _facts(events, columns["start"], host) | {"refused": len(refusals)}
+        columns_of = _columns(tasks, host[part], texts, constants, first)
+        kernel = _is_kernel(columns_of["task_type"])
+        also = {"device_tasks": _device_tasks(columns_of).filter(pc.invert(kernel))}
+        yield ReadResult(_kernels(columns_of).filter(kernel), schema("quarantine").empty_table(), also=also)
+    facts = _facts(events, columns["start"], host) | {"refused": len(refusals), "marks": events.marks}
     yield ReadResult(schema("kernels").empty_table(), refused_rows(origin, "kernels", refusals), facts)
 
 
@@ -93,32 +108,52 @@ def _find(known: IntArray, wanted: IntArray) -> tuple[IntArray, npt.NDArray[np.b
     return at[found], found
 
 
-def _kernels(
+def _columns(
     part: dict[str, npt.NDArray[Any]],
     host: IntArray,
-    texts: tuple[list[str], list[str]],
+    texts: tuple[list[str], list[str | None]],
     constants: Constants,
     first: int,
-) -> pa.Table:
+) -> dict[str, pa.Array]:
+    """Columns of device tasks under the names that kernels and device tasks have for them."""
     rows = len(host)
     linked = host != _NO_TIME
     latency = np.where(linked, part["start"] - np.where(linked, host, 0), 0)
     columns: dict[str, pa.Array] = constants.columns(rows)
-    columns["kernel_index"] = pa.array(np.arange(first, first + rows, dtype=np.int64))
+    columns["kernel_index"] = columns["row_index"] = pa.array(np.arange(first, first + rows, dtype=np.int64))
     columns["source_line"] = pa.array(np.arange(first + 1, first + rows + 1, dtype=np.int64))
     columns["name"] = pa.array(texts[0], type=pa.string()).take(pa.array(part["name"]))
     columns["task_type"] = pa.array(texts[1], type=pa.string()).take(pa.array(part["type"]))
     columns["start_ns"] = pa.array(part["start"])
     columns["duration_ns"] = pa.array(part["duration"])
+    columns["end_ns"] = pa.array(part["start"] + part["duration"])
     columns["host_enqueue_ns"] = pa.array(host, mask=~linked)
     columns["launch_latency_ns"] = pa.array(latency, mask=~linked)
     columns["stream_id"] = pa.array(part["stream"], mask=part["stream"] < 0)
     columns["task_id"] = pa.array(part["task"], mask=part["task"] < 0)
     columns["block_dim"] = pa.array(part["block"], mask=part["block"] < 1)
-    unknown = np.full(rows, -1, dtype=np.int64)
-    columns["category"] = categories(pa.nulls(rows, pa.string()), columns["name"], unknown, unknown)
     columns["flags"] = _FLAGS.take(pa.array((latency < 0).astype(np.int8)))
-    spec = schema("kernels")
+    return columns
+
+
+def _is_kernel(task_type: pa.Array) -> pa.Array:
+    """A task without a type stands on a device track that has kernels alone."""
+    return pc.or_(pc.is_null(task_type), pc.is_in(task_type, value_set=pa.array(KERNEL_TYPES)))
+
+
+def _kernels(columns: dict[str, pa.Array]) -> pa.Table:
+    rows = len(columns["name"])
+    unknown = np.full(rows, -1, dtype=np.int64)
+    category = categories(pa.nulls(rows, pa.string()), columns["name"], unknown, unknown)
+    return _table("kernels", columns | {"category": category})
+
+
+def _device_tasks(columns: dict[str, pa.Array]) -> pa.Table:
+    return _table("device_tasks", columns)
+
+
+def _table(name: str, columns: dict[str, pa.Array]) -> pa.Table:
+    spec, rows = schema(name), len(columns["name"])
     arrays = [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in spec]
     return pa.Table.from_arrays(arrays, schema=spec)
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tilewatch.tasks.read.profiler.json_events import Batch
+from tilewatch.tasks.read.profiler.step_marks import PROFILER_PREFIX, SERVER_PREFIXES
 from tilewatch.tasks.read.quarantine import Refusal
 from tilewatch.tasks.read.tabular import cells
 from tilewatch.tasks.read.tabular.layout import Kind
@@ -21,6 +22,7 @@ IntArray = npt.NDArray[np.int64]
 TASK_COLUMNS = ("name", "type", "lane", "stream", "task", "block", "start", "duration")
 
 _COMMUNICATION = "COMMUNICATION"
+_MARKS = (*SERVER_PREFIXES, PROFILER_PREFIX)
 _NARROW = np.iinfo(np.int32)
 
 
@@ -67,23 +69,30 @@ class TimelineEvents:
     starts: Columns = field(default_factory=lambda: Columns("flow", "time"))
     ends: Columns = field(default_factory=lambda: Columns("flow", "lane", "time"))
     processes: dict[str, str] = field(default_factory=dict)
+    marks: list[tuple[int, str, int, int]] = field(default_factory=list)
+    """Marked steps: place in the file, name, start and end in ns."""
     event_count: int = 0
     host_event_count: int = 0
 
     def add(self, batch: Batch, source_file: str) -> list[Refusal]:
         """Sort the events of a batch in; events whose times cannot be read are refused."""
-        self.event_count += len(batch.events)
+        before, self.event_count = self.event_count, self.event_count + len(batch.events)
+        marks: list[dict[str, Any]] = []
+        places: dict[int, int] = {}
         tasks: list[dict[str, Any]] = []
         starts: list[dict[str, Any]] = []
         ends: list[dict[str, Any]] = []
-        for event in batch.events:
+        for place, event in enumerate(batch.events, start=before + 1):
             phase = event.get("ph")
             if phase == "X":
                 args = event.get("args")
-                if isinstance(args, dict) and ("Task Type" in args or _is_collective(event)):
+                if isinstance(args, dict) and ("Task Type" in args or _is_kernel(event)):
                     tasks.append(event)
                 else:
                     self.host_event_count += 1
+                    if str(event.get("name")).startswith(_MARKS):
+                        marks.append(event)
+                        places[id(event)] = place
             elif phase in ("s", "f"):
                 if event.get("cat") == "HostToDevice":
                     (starts if phase == "s" else ends).append(event)
@@ -91,6 +100,11 @@ class TimelineEvents:
                 self.processes[str(event.get("pid"))] = str((event.get("args") or {}).get("name"))
         refusals: list[Refusal] = []
         self._add_tasks(_timed(tasks, ("ts", "dur"), source_file, refusals))
+        good, (start, spent) = _timed(marks, ("ts", "dur"), source_file, refusals)
+        self.marks += [
+            (places[id(event)], str(event["name"]), int(begin), int(begin + lasts))
+            for event, begin, lasts in zip(good, start, spent, strict=True)
+        ]
         for events, columns in ((starts, self.starts), (ends, self.ends)):
             good, times = _timed(events, ("ts",), source_file, refusals)
             flow = _array((_flow(event.get("id")) for event in good), len(good))
@@ -102,12 +116,18 @@ class TimelineEvents:
         events, (start, duration) = timed
         count = len(events)
         args = [event["args"] for event in events]
-        kind = _array((self.types.code(a.get("Task Type", _COMMUNICATION)) for a in args), count)
+        kinds = (
+            a.get("Task Type", _COMMUNICATION if _is_collective(e) else None)
+            for a, e in zip(args, events, strict=True)
+        )
+        kind = _array((self.types.code(found) for found in kinds), count)
         self.tasks.add(
             _array((self.names.code(str(event.get("name"))) for event in events), count),
             kind,
             _array((self._lane(event) for event in events), count),
-            _array((_number(a.get("Physic Stream Id", a.get("Stream Id"))) for a in args), count),
+            _array(
+                (_number(a.get("Physic Stream Id", a.get("Stream Id", a.get("stream")))) for a in args), count
+            ),
             _array((_number(a.get("Task Id")) for a in args), count),
             _array((_number(a.get("Block Dim", a.get("Block Num"))) for a in args), count),
             start,
@@ -128,6 +148,11 @@ def _flow(identity: Any) -> int:
         return int(text)
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return -1 - (int.from_bytes(digest, "big") >> 1)
+
+
+def _is_kernel(event: dict[str, Any]) -> bool:
+    """A collective as a whole, or a kernel as Kineto writes it."""
+    return event.get("cat") == "kernel" or _is_collective(event)
 
 
 def _is_collective(event: dict[str, Any]) -> bool:
