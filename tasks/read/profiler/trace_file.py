@@ -15,7 +15,7 @@ from tilewatch.tasks.read.profiler.step_marks import with_steps
 from tilewatch.tasks.read.result import ReadResult
 
 _DEVICE = re.compile(rb'"Task Type"|"cat"\s*:\s*"kernel"')
-_BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,18})')
+_BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})[,}\s]')
 _CHUNK_BYTES = 1 << 20
 _OVERLAP = 64
 _TIMES = ("start_ns", "end_ns", "host_enqueue_ns")
