@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tilewatch.data_contracts import from_rows
-from tilewatch.tasks.plan.plan import Plan
+from tilewatch.tasks.plan.plan import Process
 from tilewatch.tasks.plan.run_document import RunDocument
+from tilewatch.tasks.plan.serving_plan import Launch
 
 _OF_THE_DOCUMENT = (
-    "run_id", "build", "build_id", "agent", "evidence", "preset", "device", "device_class", "host",
-    "method_hash", "method_version", "seed", "command",
+    "run_id", "build", "build_id", "agent", "evidence", "preset", "device", "device_class", "host", "seed",
+    "command",
 )  # fmt: skip
 
 
@@ -26,6 +27,25 @@ class ControlCount:
     pairs: int
     false_pairs: int
     status: str
+
+
+def of_any_run(document: RunDocument, captures: pa.Table) -> dict[str, Any]:
+    """Columns of ``runs`` that operators and servers have alike: identity, lease and times."""
+    leases = captures["lease_id"].to_pylist()
+    return {
+        **{name: getattr(document, name) for name in _OF_THE_DOCUMENT},
+        "build_components": dict(document.components),
+        "lease_id": min(leases, default="none"),
+        "started_ns": pc.min(captures["started_ns"]).as_py() or document.started_ns,
+        "ended_ns": pc.max(captures["ended_ns"]).as_py() or document.started_ns,
+        "wall_time_ns": pc.sum(pc.subtract(captures["ended_ns"], captures["started_ns"])).as_py(),
+    }
+
+
+def without_capture(planned: Sequence[Process] | Sequence[Launch], left: pa.Table) -> int:
+    """Planned processes or launches that ``left`` has no row of, by arm, role and process index."""
+    names = set(zip(*(left[c].to_pylist() for c in ("arm", "role", "process_index")), strict=True))
+    return sum((one.arm, one.role, one.process_index) not in names for one in planned)
 
 
 def runs_row(
@@ -45,17 +65,15 @@ def runs_row(
     present = points.num_rows - missing
     status, reason = _status(len(plan.processes), complete, missing, control)
     row: dict[str, Any] = {
-        **{name: getattr(document, name) for name in _OF_THE_DOCUMENT},
+        **of_any_run(document, captures),
         "experiment": experiment,
-        "build_components": dict(document.components),
+        "method_hash": document.method_hash,
+        "method_version": document.method_version,
         "plan_hash": plan.plan_hash,
-        "lease_id": _lease(captures),
         "status": status,
         "status_reason": reason,
-        "started_ns": pc.min(captures["started_ns"]).as_py() or document.started_ns,
-        "ended_ns": pc.max(captures["ended_ns"]).as_py() or document.started_ns,
         "planned_processes": len(plan.processes),
-        "accounted_processes": captures.num_rows + _without_capture(plan, captures),
+        "accounted_processes": captures.num_rows + without_capture(plan.processes, captures),
         "planned_points": sum(len(p) for p in plan.points.values()),
         "accounted_points": present + missing,
         "missing_points": missing,
@@ -65,7 +83,6 @@ def runs_row(
         "control_false_pairs": control.false_pairs,
         "control_status": control.status,
         "operator_time_ns": pc.sum(observed["operator_time_ns"]).as_py(),
-        "wall_time_ns": _wall_time_ns(captures),
     }
     return from_rows("runs", [row])
 
@@ -78,20 +95,3 @@ def _status(planned: int, complete: int, missing: int, control: ControlCount) ->
     if complete < planned or missing:
         return "incomplete", f"{planned - complete} of {planned} processes and {missing} points are missing"
     return "complete", None
-
-
-def _without_capture(plan: Plan, captures: pa.Table) -> int:
-    """Planned processes that left no capture; a capture that was not planned, or twice, counts on top."""
-    names = zip(*(captures[c].to_pylist() for c in ("arm", "role", "process_index")), strict=True)
-    left = set(names)
-    return sum((p.arm, p.role, p.process_index) not in left for p in plan.processes)
-
-
-def _lease(captures: pa.Table) -> str:
-    leases = sorted(set(captures["lease_id"].to_pylist()))
-    return leases[0] if leases else "none"
-
-
-def _wall_time_ns(captures: pa.Table) -> int | None:
-    total = pc.sum(pc.subtract(captures["ended_ns"], captures["started_ns"])).as_py()
-    return None if total is None else int(total)

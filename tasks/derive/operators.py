@@ -21,11 +21,12 @@ from tilewatch.tasks.analyse.comparison.control import control, control_table
 from tilewatch.tasks.analyse.savings.exposed import exposed_times
 from tilewatch.tasks.analyse.savings.ledger import ledger_table
 from tilewatch.tasks.analyse.tables import RunTables
+from tilewatch.tasks.derive.joined import joined
 from tilewatch.tasks.derive.serving import serving_tables
 from tilewatch.tasks.plan.run_document import RunDocument
 from tilewatch.tasks.predict.questions.for_points import point_predictions
 from tilewatch.tasks.predict.questions.targets import targets
-from tilewatch.tasks.read.captures.operator_capture import OBSERVED, CaptureTables, read_capture
+from tilewatch.tasks.read.captures.operator_capture import OBSERVED, read_capture
 
 PER_CAPTURE = ("captures", "samples", "kernels", "tilings", "quarantine")
 PER_EXPERIMENT = ("points", "alignments", "runs")
@@ -48,7 +49,7 @@ def derive(
     for letter in document.serving:
         parts.append(serving_tables(document, letter, captures.get(letter, ()), known))
     names = dict.fromkeys(name for part in parts for name in part)
-    return {name: _concat(name, [part[name] for part in parts if name in part]) for name in names}
+    return {name: joined(name, [part[name] for part in parts if name in part]) for name in names}
 
 
 def _operators(
@@ -81,7 +82,7 @@ def _experiment(
     document: RunDocument, letter: str, folders: Sequence[tuple[Path, str]]
 ) -> dict[str, pa.Table]:
     read = [read_capture(folder, raw_prefix=prefix) for folder, prefix in folders]
-    tables = {name: _joined(name, read) for name in PER_CAPTURE}
+    tables = {name: joined(name, [getattr(one, name) for one in read]) for name in PER_CAPTURE}
     observed = pa.concat_tables([OBSERVED.empty_table(), *(r.observed for r in read)])
     tables["points"] = points_table(document, letter, tables["captures"], observed)
     tables["alignments"] = alignments_table(
@@ -96,14 +97,6 @@ def _experiment(
         control=_control(document, tables),
     )
     return tables
-
-
-def _joined(name: str, read: Sequence[CaptureTables]) -> pa.Table:
-    return _concat(name, [getattr(r, name) for r in read])
-
-
-def _concat(name: str, tables: Sequence[pa.Table]) -> pa.Table:
-    return pa.concat_tables([schema(name).empty_table(), *tables])
 
 
 def _control(document: RunDocument, tables: Mapping[str, pa.Table]) -> ControlCount:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tilewatch.data_contracts import from_rows, schema
+from tilewatch.data_contracts import from_rows
+from tilewatch.tasks.align.runs import of_any_run, without_capture
 from tilewatch.tasks.analyse.gates.serving_conclusions import serving_conclusions
+from tilewatch.tasks.derive.joined import joined
 from tilewatch.tasks.plan.run_document import RunDocument
 from tilewatch.tasks.plan.serving_plan import ServingPlan
 from tilewatch.tasks.read.captures.server_capture import read_launch
@@ -20,10 +21,6 @@ PER_LAUNCH = (
 )  # fmt: skip
 NO_CONTROL = "none"
 """Control status of serving: launches of an arm are compared with each other instead of A/A pairs."""
-_OF_THE_DOCUMENT = (
-    "run_id", "build", "build_id", "agent", "evidence", "preset", "device", "device_class", "host", "seed",
-    "command",
-)  # fmt: skip
 
 
 def serving_tables(
@@ -36,10 +33,7 @@ def serving_tables(
     """
     plan = document.serving[letter]
     read = [read_launch(folder, raw_prefix=prefix) for folder, prefix in folders]
-    tables = {
-        name: pa.concat_tables([schema(name).empty_table(), *(getattr(one, name) for one in read)])
-        for name in PER_LAUNCH
-    }
+    tables = {name: joined(name, [getattr(one, name) for one in read]) for name in PER_LAUNCH}
     tables |= serving_conclusions(tables, plan.order, plan.gates, ledger=ledger)
     tables["runs"] = from_rows("runs", [_runs_row(document, plan, tables)])
     return tables
@@ -47,29 +41,22 @@ def serving_tables(
 
 def _runs_row(document: RunDocument, plan: ServingPlan, tables: Mapping[str, pa.Table]) -> dict[str, Any]:
     """The run counted: a process is a launch, a point is an arm, missing where no launch of it was timed."""
-    captures, launches = tables["captures"], tables["launches"]
-    rows = launches.select(["arm", "role", "process_index", "status"]).to_pylist()
+    launches = tables["launches"]
+    rows = launches.select(["arm", "role", "status"]).to_pylist()
     complete = [row for row in rows if row["status"] == "complete"]
     measured = {row["arm"] for row in complete if row["role"] == "timing"}
     missing = len(plan.arms) - len(measured)
-    left = {(row["arm"], row["role"], row["process_index"]) for row in rows}
-    absent = sum((x.arm, x.role, x.process_index) not in left for x in plan.launches)
     status, reason = _status(len(plan.launches), len(complete), sorted(set(plan.arms) - measured))
-    wall_time_ns = pc.sum(pc.subtract(captures["ended_ns"], captures["started_ns"])).as_py()
     return {
-        **{name: getattr(document, name) for name in _OF_THE_DOCUMENT},
+        **of_any_run(document, tables["captures"]),
         "experiment": plan.experiment,
-        "build_components": dict(document.components),
         "plan_hash": plan.plan_hash,
         "method_hash": plan.method_hash,
         "method_version": plan.method["method_version"],
-        "lease_id": min(captures["lease_id"].to_pylist(), default="none"),
         "status": status,
         "status_reason": reason,
-        "started_ns": pc.min(captures["started_ns"]).as_py() or document.started_ns,
-        "ended_ns": pc.max(captures["ended_ns"]).as_py() or document.started_ns,
         "planned_processes": len(plan.launches),
-        "accounted_processes": len(rows) + absent,
+        "accounted_processes": len(rows) + without_capture(plan.launches, launches),
         "planned_points": len(plan.arms),
         "accounted_points": len(measured) + missing,
         "missing_points": missing,
@@ -78,7 +65,6 @@ def _runs_row(document: RunDocument, plan: ServingPlan, tables: Mapping[str, pa.
         "control_pairs": 0,
         "control_false_pairs": 0,
         "control_status": NO_CONTROL,
-        "wall_time_ns": wall_time_ns,
     }
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.simulate.conftest import Simulate, build_with, dense, sides
 from tilewatch.tasks.analyse.comparison.compare import compare_builds
-from tilewatch.tasks.publish.run_report.tiling_changes import TilingChanges
+from tilewatch.tasks.publish.comparison_report.tiling_changes import TilingChanges
 from tilewatch.tasks.simulate.sweep import METHOD
 from tilewatch.tasks.simulate.truth import Effect, Truth, Where
 

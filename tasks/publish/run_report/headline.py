@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tilewatch.tasks.publish.comparison_report.tiling_changes import TilingChanges
 from tilewatch.tasks.publish.display import count
 from tilewatch.tasks.publish.run_report.bands import Row
 from tilewatch.tasks.publish.run_report.content import ReportContent
 from tilewatch.tasks.publish.run_report.environment import mixed_builds
-from tilewatch.tasks.publish.run_report.tiling_changes import TilingChanges
 from tilewatch.tasks.publish.summary import comparison_summary, sweep_sentence
 
 CPU_BANNER = (

@@ -12,6 +12,7 @@ from plotly.offline import get_plotlyjs
 
 from tilewatch.tasks.pages import templates
 from tilewatch.tasks.predict.questions.targets import unpredicted
+from tilewatch.tasks.publish.comparison_report.verdict_table import verdict_table
 from tilewatch.tasks.publish.display import axis_name, duration, experiment_name, ratio
 from tilewatch.tasks.publish.run_report.agreement import agreement_sections
 from tilewatch.tasks.publish.run_report.bands import Row, bands, belongs
@@ -34,7 +35,6 @@ from tilewatch.tasks.publish.run_report.ledger_table import break_even_lines, le
 from tilewatch.tasks.publish.run_report.over_builds import OverBuilds, over_builds
 from tilewatch.tasks.publish.run_report.predicted import predicted_charts, predicted_points
 from tilewatch.tasks.publish.run_report.refinement import refinement_commands
-from tilewatch.tasks.publish.run_report.verdict_table import verdict_table
 
 _ENVIRONMENT = templates(
     "tilewatch.tasks.publish",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from tilewatch.tasks.publish.comparison_report.tiling_changes import TilingChanges
 from tilewatch.tasks.publish.display import NOTHING, axis_name, digits, duration, experiment_name, ratio
 from tilewatch.tasks.publish.run_report.content import ReportContent
-from tilewatch.tasks.publish.run_report.tiling_changes import TilingChanges
 from tilewatch.tasks.publish.summary import VERDICTS, Row, comparison_summary, worst_first
 
 ROW_LIMIT = 2_000
