@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import pyarrow as pa
 import typer
@@ -14,11 +14,8 @@ from tilewatch.flows.cli.output import out, show_table, warn
 from tilewatch.flows.cli.progress import shown
 from tilewatch.flows.steps.profiles import as_path
 from tilewatch.infra import prefect_settings
-from tilewatch.infra.archive import open_archive
+from tilewatch.infra.archive import Archive, open_archive
 from tilewatch.infra.settings import load_settings
-
-if TYPE_CHECKING:
-    from tilewatch.flows.steps.serving_compare import ServingCompared
 
 COLUMNS = (
     "verdict", "experiment", "candidate_arm", "linear", "axis_value", "allocation_regime", "group_shape",
@@ -60,10 +57,10 @@ def compare(
 ) -> None:
     """Compare two builds or two profiles: FASTER, SLOWER, SAME, UNDECIDED or MISSING, and why.
 
-    Builds point by point, published once at comparisons/BASE/CANDIDATE/vN; comparing the same runs again
-    gives the same version. Paths of profiles (a folder, rank folders, an archive, kernel_details.csv,
-    op_summary_*.csv, a profiler database) are compared where they lie: nothing is stored. A name that exists
-    as a path is taken for one; `build:NAME` is not.
+    Builds point by point, published once at comparisons/BASE/CANDIDATE/vN (servers: …/serving/vN); comparing
+    the same runs again gives the same version. Paths of profiles (a folder, rank folders, an archive,
+    kernel_details.csv, op_summary_*.csv, a profiler database) are compared where they lie: nothing is
+    stored. A name that exists as a path is taken for one; `build:NAME` is not.
     """
     paths = as_path(base), as_path(candidate)
     if paths[0] is not None and paths[1] is not None:
@@ -75,10 +72,7 @@ def compare(
         settings = load_settings()
         if version is not None:
             with open_archive(settings) as archive:
-                rows = archive.tables.scan("comparisons", [
-                    ("baseline", "==", base), ("candidate", "==", candidate), ("version", "==", version),
-                ])  # fmt: skip
-            _show(rows, base, candidate, as_json, as_csv)
+                _show_version(archive, base, candidate, version, as_json, as_csv)
             return
         prefect_settings.apply(settings.home)
         from tilewatch.flows.compare import compare as compare_flow
@@ -93,14 +87,15 @@ def compare(
         prefect_settings.ready()
         with shown():
             done = compare_flow(request)
-    if done.serving is not None:
-        _show_serving(done.serving, base, candidate, as_json, as_csv)
+    if done.serving is not None and (done.serving.only or not (as_json or as_csv)):
+        _show_serving(done.serving.rows, base, candidate, as_json, as_csv)
+        if not (as_json or as_csv):
+            _show_place(done.serving.published.address, done.serving.published.created, done.serving.report)
     if done.serving is not None and done.serving.only:
         return
     _show(done.rows, base, candidate, as_json, as_csv)
     if not (as_json or as_csv):
-        out.print(f"published: {done.address}{'' if done.created else ' (was there already)'}")
-        out.print(f"report: {done.report}", soft_wrap=True)
+        _show_place(done.address, done.created, done.report)
 
 
 def report(
@@ -154,16 +149,35 @@ def reanalyse(
         warn(sentence)
 
 
-def _show_serving(done: ServingCompared, base: str, candidate: str, as_json: bool, as_csv: bool) -> None:
-    """What servers showed; as JSON and CSV only where there is no other comparison, so that one table is
-    printed."""
+def _show_place(address: str, created: bool, page: Path) -> None:
+    out.print(f"published: {address}{'' if created else ' (was there already)'}")
+    out.print(f"report: {page}", soft_wrap=True)
+
+
+def _show_version(
+    archive: Archive, base: str, candidate: str, version: int, as_json: bool, as_csv: bool
+) -> None:
+    """What is published under this version: operators and servers; as JSON or CSV one table alone."""
+    from tilewatch.flows.steps.published import version_of
+    from tilewatch.tasks.publish.families import OPERATORS, SERVING
+
+    operators, serving = (version_of(archive, f, base, candidate, version) for f in (OPERATORS, SERVING))
+    if serving.num_rows and not (operators.num_rows and (as_json or as_csv)):
+        _show_serving(serving, base, candidate, as_json, as_csv)
+        if not operators.num_rows:
+            return
+    _show(operators, base, candidate, as_json, as_csv)
+
+
+def _show_serving(rows: pa.Table, base: str, candidate: str, as_json: bool, as_csv: bool) -> None:
+    """What servers showed, and the sentence about the worst of it."""
     if as_json or as_csv:
-        if done.only:
-            show_table(done.rows, as_json=as_json, as_csv=as_csv)
+        show_table(rows, as_json=as_json, as_csv=as_csv)
         return
-    show_table(done.rows.select(list(SERVING_COLUMNS)), title=f"{candidate} against {base}: serving")
-    out.print(done.sentence, soft_wrap=True)
-    out.print(f"report: {done.report}", soft_wrap=True)
+    from tilewatch.tasks.publish.serving_report.words import builds_sentence
+
+    show_table(rows.select(list(SERVING_COLUMNS)), title=f"{candidate} against {base}: serving")
+    out.print(builds_sentence(rows), soft_wrap=True)
 
 
 def _show(rows: pa.Table, base: str, candidate: str, as_json: bool, as_csv: bool) -> None:
