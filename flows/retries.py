@@ -20,7 +20,7 @@ NOT_MENDED = (CredentialsError, NoSpaceError)
 
 
 def worth_retrying(_task: Any, _run: Any, state: Any) -> bool:
-    """True where the task failed because a store or a service did not answer."""
+    """True if the task failed because a store or a service did not answer."""
     try:
         state.result()
     except NOT_MENDED:

@@ -23,7 +23,7 @@ PYTHON_TIMEOUT_S = 120
 WARN_FREE_BYTES, FAIL_FREE_BYTES = 5 * 2**30, 2**30
 # S3 refuses signatures that are more than 15 minutes off.
 WARN_SKEW_S, FAIL_SKEW_S = 60, 900
-# Names under the prefix that are no settings: where the file is, and what steers the tests.
+# Names under the prefix that are not settings: where the file is, and what steers the tests.
 _NO_SETTINGS = {PREFIX + name for name in ("CONFIG", "SHARED", "NO_SKIPS", "SOAK_EXPERIMENTS")}
 _OWN_STORE_HINT = "Use another store, or the embedded one: unset s3_endpoint"
 _PROBE_PYTHON = (

@@ -6,7 +6,6 @@ Whoever works on a run binds its id with ``recorded``; every event and every mes
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,8 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from pythonjsonlogger.json import JsonFormatter
 
 from tilewatch.infra.settings import Settings
 
@@ -68,10 +69,17 @@ class _JsonLines(logging.FileHandler):
         if path.exists() and path.stat().st_size > LIMIT_BYTES:
             path.replace(path.with_suffix(".jsonl.old"))
         super().__init__(path, encoding="utf-8", delay=True)
+        self.setFormatter(_Line(json_ensure_ascii=False, json_default=str))
 
-    def format(self, record: logging.LogRecord) -> str:
-        """One line: when, how bad, what, and every id and field that is known."""
-        line: dict[str, Any] = {
+
+class _Line(JsonFormatter):
+    """One line: when, how bad, what, and every id and field that is known."""
+
+    def add_fields(
+        self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]
+    ) -> None:
+        """Fill the line from the record, the bound ids and the fields of the event."""
+        log_data |= {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "event": getattr(record, "event", "message"),
@@ -81,5 +89,4 @@ class _JsonLines(logging.FileHandler):
             **getattr(record, "fields", {}),
         }
         if flow_run := os.environ.get(FLOW_RUN):
-            line["flow_run_id"] = flow_run
-        return json.dumps(line, ensure_ascii=False, default=str)
+            log_data["flow_run_id"] = flow_run

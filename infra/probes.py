@@ -25,14 +25,14 @@ SMALLEST_PART_BYTES = 5 * 2**20  # S3's own limit for every part but the last
 
 
 def round_trip(store: ObjectStore, prefix: str) -> str:
-    """Write and read back; returns what is wrong, empty where nothing is."""
+    """Write and read back; returns what is wrong, empty if nothing is."""
     content = hashlib.sha256(prefix.encode()).digest() * 100
     store.put_new(f"{prefix}/bytes", content)
     return "" if store.get(f"{prefix}/bytes") == content else "bytes come back changed"
 
 
 def create_only_race(endpoint: Endpoint, prefix: str) -> str:
-    """Let several writers create the same keys at once; returns what is wrong, empty where nothing is."""
+    """Let several writers create the same keys at once; returns what is wrong, empty if nothing is."""
     barrier = threading.Barrier(RACE_WRITERS)
 
     def create_all(writer: int) -> list[bool]:
@@ -50,7 +50,7 @@ def create_only_race(endpoint: Endpoint, prefix: str) -> str:
 
 
 def bad_checksum(endpoint: Endpoint, prefix: str) -> str:
-    """Send content with another content's checksum; returns what is wrong, empty where nothing is."""
+    """Send content with another content's checksum; returns what is wrong, empty if nothing is."""
     wrong = base64.b64encode(hashlib.sha256(b"other").digest()).decode()
     try:
         endpoint.client().put_object(
@@ -62,7 +62,7 @@ def bad_checksum(endpoint: Endpoint, prefix: str) -> str:
 
 
 def multipart(endpoint: Endpoint, prefix: str) -> str:
-    """Upload in two parts, twice; returns what is wrong, empty where nothing is."""
+    """Upload in two parts, twice; returns what is wrong, empty if nothing is."""
     key, blocks = f"{prefix}/parts", [bytes(SMALLEST_PART_BYTES), b"last"]
     client = endpoint.client()
     with explained(endpoint, "upload in parts"):

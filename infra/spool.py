@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from ulid import ULID
 from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.infra.errors import NoSpaceError, is_full
 from tilewatch.infra.settings import Settings
+from tilewatch.tasks.files import write_whole
 from tilewatch.tasks.plan.plan import Process
 from tilewatch.tasks.plan.run_document import RunDocument, read_run_document
 from tilewatch.tasks.plan.serving_plan import Launch
@@ -65,7 +65,7 @@ def create(settings: Settings, document: RunDocument) -> RunFolder:
     path = settings.spool_folder / document.run_id
     try:
         path.mkdir(parents=True, exist_ok=True)
-        _write_once(path / "run.json", document.to_json())
+        write_whole(path / "run.json", document.to_json(), durable=True)
     except OSError as error:
         if is_full(error):
             raise NoSpaceError(f"no space left for the spool at {path}", "Free space, then resume") from error
@@ -84,7 +84,7 @@ def find(settings: Settings, run_id: str) -> RunFolder:
 
 def note_asker(folder: RunFolder, asker: str) -> None:
     """Remember what asked for the run, so that the same asker, started again, goes on with it."""
-    _write_once(folder.path / ASKER, asker.encode())
+    write_whole(folder.path / ASKER, asker, durable=True)
 
 
 def asked_by(settings: Settings, asker: str) -> str | None:
@@ -97,12 +97,3 @@ def runs(settings: Settings) -> list[str]:
     """Runs in the spool, oldest first."""
     folder = settings.spool_folder
     return sorted(p.parent.name for p in folder.glob("*/run.json")) if folder.is_dir() else []
-
-
-def _write_once(path: Path, data: bytes) -> None:
-    part = path.with_suffix(".part")
-    with part.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    part.replace(path)

@@ -9,9 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tilewatch.flows.notebook import change_points as change_points
+    from tilewatch.flows.notebook import cliffs as cliffs
+    from tilewatch.flows.notebook import compare as compare
+    from tilewatch.flows.notebook import ingest as ingest
     from tilewatch.flows.notebook import load as load
+    from tilewatch.flows.notebook import predict as predict
 
-__all__ = ["load"]
+__all__ = ["change_points", "cliffs", "compare", "ingest", "load", "predict"]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

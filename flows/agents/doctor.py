@@ -87,7 +87,7 @@ def _cann(facts: Mapping[str, Any] | None) -> Iterator[Finding]:
     if home is None:
         yield Finding("ASCEND_HOME_PATH", "warn", "not set: the build has no version files of CANN", SET_ENV)
     elif not Path(home).is_dir():
-        yield Finding("ASCEND_HOME_PATH", "fail", f"{home} is no folder", SET_ENV)
+        yield Finding("ASCEND_HOME_PATH", "fail", f"{home} is not a folder", SET_ENV)
     else:
         yield Finding("ASCEND_HOME_PATH", "ok", home)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tilewatch.infra.errors import ServiceError
 from tilewatch.infra.services.background import born
+from tilewatch.tasks.files import write_whole
 from tilewatch.tasks.measure.program import locks
 
 KILL_AFTER_S = 10.0
@@ -47,7 +48,7 @@ class Journal:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Be the only agent of this queue in this home. Raises ServiceError where another one runs."""
+        """Be the only agent of this queue in this home. Raises ServiceError if another one runs."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -108,7 +109,7 @@ class Journal:
 
     def note_build(self, build: dict[str, str]) -> None:
         """Remember the build."""
-        _replace(self.folder / f"{self.queue}.build.json", json.dumps(build))
+        write_whole(self.folder / f"{self.queue}.build.json", json.dumps(build))
 
     @property
     def _lock(self) -> Path:
@@ -119,7 +120,7 @@ class Journal:
         return self.folder / f"{self.queue}.runs.json"
 
     def _write(self, runs: dict[str, tuple[int, int]]) -> None:
-        _replace(self._path, json.dumps(runs))
+        write_whole(self._path, json.dumps(runs))
 
 
 def hold_file(folder: Path) -> Path:
@@ -140,7 +141,7 @@ def hold(folder: Path, patience_s: float) -> bool:
 
 
 def release(folder: Path) -> bool:
-    """Let the agents go on; each looks at its build first. False where they were not held."""
+    """Let the agents go on; each looks at its build first. False if they were not held."""
     held = hold_file(folder).exists()
     hold_file(folder).unlink(missing_ok=True)
     return held
@@ -165,9 +166,3 @@ def end_process(pid: int, start: int, patience_s: float = KILL_AFTER_S) -> None:
                 os.kill(pid, number)
         while born(pid) == start and time.monotonic() < deadline:
             time.sleep(0.05)
-
-
-def _replace(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text)
-    part.replace(path)

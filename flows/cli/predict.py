@@ -17,6 +17,7 @@ from tilewatch.flows.cli.predict_output import print_json, print_rows, show_inte
 from tilewatch.flows.cli.predict_path import coverage_of, explain_call, table
 from tilewatch.infra.archive import open_archive
 from tilewatch.infra.settings import load_settings
+from tilewatch.tasks.plan.choices import DEFAULT_SOC
 from tilewatch.tasks.predict.arithmetic.integers import ints
 from tilewatch.tasks.predict.calls import DynamicQuantCall, GroupedMatmulCall, QuantMatmulCall
 from tilewatch.tasks.predict.environment import Platform, cann_version, platform
@@ -27,7 +28,6 @@ from tilewatch.tasks.predict.questions.experiments import axis_list, curves
 from tilewatch.tasks.predict.questions.targets import unpredicted
 from tilewatch.tasks.predict.questions.upgrades import Change, upgrade_changes
 
-DEFAULT_SOC = "Ascend910_9391"
 DEFAULT_CANN = "9.1.0"
 OF_A_RUN = ("runs", "points", "alignments")
 

@@ -21,7 +21,7 @@ def format_of(name: str) -> str:
 def columns_of(n: int | None, weight_shape: str, k: int, transposed: bool, experts: int | None = None) -> int:
     """N as given, or of the weight ``4096,1024``.
 
-    Raises PredictError where neither is given, or the weight does not match ``k``, ``experts`` or ``n``.
+    Raises PredictError if neither is given, or the weight does not match ``k``, ``experts`` or ``n``.
     """
     if not weight_shape:
         if n is None:

@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 import typer
@@ -16,6 +16,7 @@ from tilewatch.flows.cli.output import complain, err, out, show_rows, show_table
 from tilewatch.flows.cli.progress import shown
 from tilewatch.infra import prefect_settings, spool
 from tilewatch.infra.settings import load_settings
+from tilewatch.tasks.plan.choices import DEFAULT_SOC, Agent, AnyPreset
 
 if TYPE_CHECKING:
     from tilewatch.flows.side_by_side import SideBySide
@@ -40,11 +41,11 @@ def run(
         typer.Argument(help="A DynamicQuant, B QuantMatmul, C NZ against ND, D GroupedMatmul, E serving."),
     ] = None,
     preset: Annotated[
-        Literal["smoke", "quick", "full", "reference_ci"],
+        AnyPreset,
         typer.Option(help="How much: smoke a minute, quick some minutes, full hours; reference_ci: E's CI."),
     ] = "quick",
     agent: Annotated[
-        Literal["cpu", "npu", "simulated"],
+        Agent,
         typer.Option(help="What executes: this CPU's reference kernels, or an NPU through torch_npu."),
     ] = "cpu",
     build: Annotated[
@@ -67,7 +68,7 @@ def run(
         list[str] | None,
         typer.Option(metavar="CANN", help="Add both sides of every boundary predicted for this version."),
     ] = None,
-    soc: Annotated[str, typer.Option(help="SoC to predict boundaries for.")] = "Ascend910_9391",
+    soc: Annotated[str, typer.Option(help="SoC to predict boundaries for.")] = DEFAULT_SOC,
     environment: Annotated[
         list[str] | None,
         typer.Option(

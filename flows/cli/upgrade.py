@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from tilewatch.flows.cli.output import out
 from tilewatch.flows.cli.progress import shown
 from tilewatch.infra import prefect_settings
 from tilewatch.infra.settings import load_settings
+from tilewatch.tasks.plan import choices
 
 if TYPE_CHECKING:
     from tilewatch.flows.steps.requests import SweepRequest
@@ -21,8 +22,8 @@ Letters = Annotated[list[str] | None, typer.Argument(help="Experiments [default:
 Baseline = Annotated[
     str, typer.Option(help="Build label or run id of before; @baseline is the approved one.")
 ]
-Preset = Annotated[Literal["smoke", "quick", "full"], typer.Option(help="How much.")]
-Agent = Annotated[Literal["cpu", "npu", "simulated"], typer.Option(help="What executes.")]
+Preset = Annotated[choices.OperatorPreset, typer.Option(help="How much.")]
+Agent = Annotated[choices.Agent, typer.Option(help="What executes.")]
 Build = Annotated[str | None, typer.Option(help="Label of the build under test.")]
 Processes = Annotated[int | None, typer.Option(min=2, max=100, help="Processes per arm.")]
 Arm = Annotated[str | None, typer.Option(help="Measure this arm alone.")]

@@ -102,7 +102,7 @@ def has_device(queue: str) -> bool:
 def _webhook(address: SecretStr) -> UUID:
     """The block that holds the address: encrypted on the server, and no parameter of anything."""
     headers = SecretDict({"Content-Type": "application/json"})
-    # Prefect's type is that of both worlds; outside of an event loop it is no coroutine.
+    # Prefect's type is that of both worlds; outside of an event loop it is not a coroutine.
     return cast(UUID, Webhook(url=address, headers=headers).save(WEBHOOK, overwrite=True))
 
 

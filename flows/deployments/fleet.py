@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from tilewatch.flows.steps.requests import SweepRequest
 from tilewatch.infra.errors import SettingsError
 from tilewatch.infra.fleet_names import queue_of
+from tilewatch.tasks.plan.choices import Agent
 from tilewatch.tasks.plan.strict_yaml import ExperimentError, read_strict
 
 SCHEMA_VERSION = 1
@@ -79,7 +80,7 @@ class DeviceClass(_Part):
 
     pool: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", description="Name of the work pool")
     device_class: str = Field(min_length=1, description="Class as the measuring program describes the device")
-    agent: Literal["cpu", "npu", "simulated"] = Field(description="What executes")
+    agent: Agent = Field(description="What executes")
     devices: tuple[Device, ...] = Field(min_length=1, description="Devices of the class")
     dies_per_card: int | None = Field(
         None, ge=1, description="Dies of a card; without it two for Ascend910_93xx (910C), else one"
@@ -93,7 +94,7 @@ class DeviceClass(_Part):
         known = {device.queue for device in self.devices}
         if strange := [r.queue for r in self.regressions if r.queue and r.queue not in known]:
             raise ValueError(
-                f"queue {strange[0]} is no device of pool {self.pool}: {', '.join(sorted(known))}"
+                f"queue {strange[0]} is not a device of pool {self.pool}: {', '.join(sorted(known))}"
             )
         return self
 

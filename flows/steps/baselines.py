@@ -69,7 +69,7 @@ def approvals(archive: Archive) -> pa.Table:
 def armed(archive: Archive, device_class: str, agent: str) -> Baseline:
     """The baseline that candidates of this device class and agent are held against.
 
-    Raises NothingToCompareError where none was approved.
+    Raises NothingToCompareError if none was approved.
     """
     for row in approvals(archive).to_pylist():
         if row["armed"] and (row["device_class"], row["agent"]) == (device_class, agent):
@@ -91,6 +91,6 @@ def baseline_runs(archive: Archive, name: str, device_class: str, agent: str) ->
 
 
 def refuse_unarmed(archive: Archive) -> None:
-    """Raise NothingToCompareError where nothing was ever approved."""
+    """Raise NothingToCompareError if nothing was ever approved."""
     if not archive.tables.scan("baselines").num_rows:
         raise NothingToCompareError("not armed: no baseline is approved", APPROVE_HINT)

@@ -27,7 +27,7 @@ STAGES = 6
 def client_of(settings: Settings) -> Client:
     """SGLang's client of ``sglang_python``, or of ``measure_python`` where it has it; else the built-in one.
 
-    Raises PlanError where ``sglang_python`` is set and has no SGLang.
+    Raises PlanError if ``sglang_python`` is set and has no SGLang.
     """
     if settings.sglang_python is None:
         return sglang_client([str(settings.measure_python)]) or BUILTIN
@@ -40,7 +40,7 @@ def client_of(settings: Settings) -> Client:
 
 
 def present(settings: Settings, document: RunDocument) -> Description:
-    """Device and build that servers start on now. Raises BuildChangedError where the run has another."""
+    """Device and build that servers start on now. Raises BuildChangedError if the run has another."""
     environment = of_facts(document.environment)
     python = (environment and environment.python) or str(settings.measure_python)
     found = describe(python, document.agent, environment.variables() if environment else None)

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from tilewatch.infra.archive import Archive
 from tilewatch.infra.settings import Settings
+from tilewatch.tasks.files import write_whole
 
 REPORTS = "reports"
 
@@ -24,9 +25,7 @@ def keep_pages(settings: Settings, address: str, pages: dict[str, str]) -> Path:
     folder = settings.home / REPORTS / address
     folder.mkdir(parents=True, exist_ok=True)
     for name, page in pages.items():
-        part = folder / f".{name}.part"
-        part.write_text(page, encoding="utf-8")
-        part.replace(folder / name)
+        write_whole(folder / name, page)
     return folder
 
 

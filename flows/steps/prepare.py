@@ -23,7 +23,8 @@ from tilewatch.tasks.builds.packages import label_part, mixes
 from tilewatch.tasks.measure.environment import BuildEnvironment, BuildEnvironmentError
 from tilewatch.tasks.measure.method import default_method, method_hash
 from tilewatch.tasks.measure.run import Description, describe
-from tilewatch.tasks.plan.experiment import Agent, Experiment
+from tilewatch.tasks.plan.choices import Agent
+from tilewatch.tasks.plan.experiment import Experiment
 from tilewatch.tasks.plan.plan import Plan, PlanError, Request, make_plan
 from tilewatch.tasks.plan.points import Refine
 from tilewatch.tasks.plan.run_document import RunDocument

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from tilewatch.tasks.measure.environment import BuildEnvironment
+from tilewatch.tasks.plan.choices import DEFAULT_SOC, Agent, AnyPreset
 
 Letter = Annotated[str, Field(pattern=r"^[A-Z]$")]
 
@@ -23,12 +24,12 @@ class SweepRequest(_Request):
         min_length=1,
         description="Experiments: A DynamicQuant, B QuantMatmul, C weight format, D GroupedMatmul, E serving",
     )
-    preset: Literal["smoke", "quick", "full", "reference_ci"] = Field(
+    preset: AnyPreset = Field(
         "quick",
         description="How much is measured: smoke for a look, quick for minutes, full for evidence; "
         "reference_ci is the reference CI's operating point of experiment E",
     )
-    agent: Literal["cpu", "npu", "simulated"] = Field(
+    agent: Agent = Field(
         "cpu",
         description="What executes: cpu is this machine's reference kernels, npu a device through torch_npu",
     )
@@ -50,7 +51,7 @@ class SweepRequest(_Request):
     refine: tuple[str, ...] = Field(
         (), description="CANN versions: adds both sides of every predicted tiling boundary to the axis"
     )
-    soc: str = Field("Ascend910_9391", description="SoC that the boundaries are predicted for")
+    soc: str = Field(DEFAULT_SOC, description="SoC that the boundaries are predicted for")
     environments: tuple[BuildEnvironment, ...] = Field(
         (),
         description="Builds that lie side by side on the host, each by label, set_env, python, library_path: "
@@ -78,7 +79,7 @@ class PartRequest(_Request):
     blocks: tuple[str, ...] = Field(min_length=1, description="Blocks as LETTER-NUMBER, for example B-3")
     queue: str = Field(description="Work queue of the device, recorded with what it measured")
     build: str | None = Field(None, description="Label of the build, where it must be chosen")
-    soc: str = Field("Ascend910_9391", description="SoC of a simulated device")
+    soc: str = Field(DEFAULT_SOC, description="SoC of a simulated device")
 
 
 class CompareRequest(_Request):

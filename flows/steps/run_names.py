@@ -23,6 +23,8 @@ def newest(runs: pa.Table, name: str) -> list[str]:
     of_label = usable.filter(pc.equal(usable["build"], name))
     if not of_label.num_rows:
         labels = ", ".join(sorted(set(runs["build"].to_pylist()))) or "none"
-        raise NothingToCompareError(f"{name} is no archived run and no build", f"Builds in here: {labels}")
+        raise NothingToCompareError(
+            f"{name} is neither an archived run nor a build", f"Builds in here: {labels}"
+        )
     latest = of_label.group_by("experiment").aggregate([("run_id", "max")])
     return sorted(set(latest["run_id_max"].to_pylist()))

@@ -65,7 +65,7 @@ def tabulate_run(
 def rebuild_run(settings: Settings, archive: Archive, run_id: str) -> Tabulated:
     """Rebuild every table of an archived run from raw alone: nothing is taken from the tables.
 
-    Raises ObjectMissingError where the run was never archived.
+    Raises ObjectMissingError if the run was never archived.
     """
     document = archived_document(archive, run_id)
     prefixes = {letter: captures_of(archive, document, letter) for letter in document.experiments}

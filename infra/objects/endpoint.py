@@ -97,7 +97,7 @@ class Endpoint:
 
 
 def external(settings: Settings) -> Endpoint:
-    """The endpoint that the settings name. Raises SettingsError where they name none."""
+    """The endpoint that the settings name. Raises SettingsError if they name none."""
     if settings.s3_endpoint is None or settings.s3_access_key is None or settings.s3_secret_key is None:
         raise SettingsError("no s3_endpoint is set", "Set s3_endpoint, s3_access_key and s3_secret_key")
     return Endpoint(

@@ -70,7 +70,7 @@ def explained(endpoint: Endpoint, action: str) -> Iterator[None]:
 
 
 def check_space(endpoint: Endpoint, needed_bytes: int = 0, spare_bytes: int | None = None) -> None:
-    """Raise NoSpaceError where the embedded store's disk cannot take ``needed_bytes`` and keep a reserve."""
+    """Raise NoSpaceError if the embedded store's disk cannot take ``needed_bytes`` and keep a reserve."""
     if endpoint.data_folder is None:
         return
     free_bytes = shutil.disk_usage(endpoint.data_folder).free

@@ -60,7 +60,7 @@ class ObjectStore:
     def put_new(self, key: str, body: bytes | Path) -> bool:
         """Create ``key``. True: written now. False: the same content was there already.
 
-        Raises ObjectExistsError where the key holds another content, which is left as it is.
+        Raises ObjectExistsError if the key holds another content, which is left as it is.
         """
         size_bytes = body.stat().st_size if isinstance(body, Path) else len(body)
         check_space(self.endpoint, size_bytes)

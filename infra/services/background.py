@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tilewatch.infra.errors import ServiceError
+from tilewatch.tasks.files import write_whole
 
 LOG_LIMIT_BYTES = 20 << 20
 _children: dict[int, subprocess.Popen[bytes]] = {}
@@ -54,7 +55,7 @@ class Background:
         return state.pid != 0 and born(state.pid) == state.born
 
     def start(self, command: Sequence[str], environment: Mapping[str, str], port: int = 0) -> None:
-        """Start the service detached and note it. Raises ServiceError where it cannot be started."""
+        """Start the service detached and note it. Raises ServiceError if it cannot be started."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if self.log.exists() and self.log.stat().st_size > LOG_LIMIT_BYTES:
@@ -71,14 +72,12 @@ class Background:
                 )
             _children[child.pid] = child
             state = State(child.pid, born(child.pid) or 0, port)
-            part = self.folder / f".{self.name}.json.part"
-            part.write_text(json.dumps(asdict(state)))
-            part.replace(self.folder / f"{self.name}.json")
+            write_whole(self.folder / f"{self.name}.json", json.dumps(asdict(state)))
         except OSError as error:
             raise ServiceError(f"{self.name} cannot be started: {error.strerror}") from error
 
     def stop(self, patience_s: float) -> bool:
-        """Ask the service to end, kill it after ``patience_s``. False where it did not run."""
+        """Ask the service to end, kill it after ``patience_s``. False if it did not run."""
         if not self.alive():
             return False
         pid = self.state().pid

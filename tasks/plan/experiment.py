@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from tilewatch.tasks.plan.choices import Agent, OperatorPreset
 from tilewatch.tasks.plan.group_list import LoadFileError, read_loads
 from tilewatch.tasks.plan.strict_yaml import ExperimentError, Strict, kind_of, read_strict
 
 __all__ = ["Experiment", "ExperimentError", "load_experiment", "load_experiments"]
 
-Agent = Literal["cpu", "npu", "simulated"]
 Format = Literal["ND", "FRACTAL_NZ"]
 Dtype = Literal["int8", "bfloat16", "float16"]
 Operation = Literal[
@@ -127,7 +127,7 @@ class Experiment(Strict):
     cases: list[Case] = Field(min_length=1)
     arms: list[Arm] = Field(min_length=1)
     grouped: Grouped | None = None
-    presets: dict[Literal["smoke", "quick", "full"], Preset]
+    presets: dict[OperatorPreset, Preset]
 
     @model_validator(mode="after")
     def _possible(self) -> Experiment:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewatch.data_contracts.errors import USAGE, TilewatchError
-from tilewatch.tasks.plan.experiment import Agent, Experiment, Preset
+from tilewatch.tasks.plan.choices import Agent
+from tilewatch.tasks.plan.experiment import Experiment, Preset
 from tilewatch.tasks.plan.ids import short_hash
 from tilewatch.tasks.plan.order import abba, control_points, seed_for, shuffled
 from tilewatch.tasks.plan.points import Point, Refine, arms_of, axis_values, points

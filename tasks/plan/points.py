@@ -7,7 +7,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tilewatch.tasks.plan.experiment import Agent, Arm, Case, Experiment, ExperimentError, Preset
+from tilewatch.tasks.plan.choices import Agent
+from tilewatch.tasks.plan.experiment import Arm, Case, Experiment, ExperimentError, Preset
 from tilewatch.tasks.plan.group_list import group_list
 from tilewatch.tasks.plan.ids import point_id
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilewatch.tasks.plan.experiment import Agent
+from tilewatch.tasks.plan.choices import Agent
 from tilewatch.tasks.plan.ids import short_hash
 from tilewatch.tasks.plan.order import abba, seed_for, shuffled
 from tilewatch.tasks.plan.plan import PlanError

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
 from typing import Any
 
 from tilewatch.tasks.predict.arithmetic.integers import IntArray, ints
@@ -22,7 +23,7 @@ from tilewatch.tasks.predict.dynamic_quant import (
     dav_3510 as dynamic_quant_dav_3510,
 )
 from tilewatch.tasks.predict.environment import DAV_2201, DAV_3510, CannVersion, Platform
-from tilewatch.tasks.predict.errors import OutOfScope
+from tilewatch.tasks.predict.errors import OutOfScope, PredictError
 from tilewatch.tasks.predict.grouped_matmul import (
     dav_2201 as grouped_matmul_dav_2201,
 )
@@ -58,6 +59,20 @@ def predict_axis(
         where = f"NpuArch {platform.npu_arch} ({platform.name})"
         raise OutOfScope("soc", f"{call.operation} is not restated for {where}")
     return branch(call, points(call, axis, values), platform, cann)
+
+
+def call_named(operation: str, given: Mapping[str, Any]) -> OperatorCall:
+    """The call of ``operation`` with ``given`` fields. Raises PredictError for a name that is not known."""
+    classes = {kind.operation: kind for kind, _ in BRANCHES}
+    if operation not in classes:
+        raise PredictError("operation", f"{operation!r}: known are {', '.join(sorted(classes))}")
+    kind = classes[operation]
+    known = {f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(kind)}
+    if unknown := sorted(set(given) - set(known)):
+        raise PredictError(unknown[0], f"no field of {operation}; known are {', '.join(known)}")
+    if lacking := [name for name, needed in known.items() if needed and name not in given]:
+        raise PredictError(lacking[0], f"{operation} needs it")
+    return kind(**given)
 
 
 def predict(call: OperatorCall, platform: Platform, cann: CannVersion) -> TilingRecord:

@@ -11,13 +11,13 @@ from typing import Any
 import yaml
 
 from tilewatch.data_contracts.errors import USAGE, TilewatchError
+from tilewatch.tasks.plan.choices import DEFAULT_SOC
 from tilewatch.tasks.plan.ids import short_hash
 from tilewatch.tasks.predict.environment import DAV_2201, CannVersion, Platform, cann_version, platform
 from tilewatch.tasks.simulate.truth import Effect, Truth, Where
 
 FILE = Path(__file__).with_name("builds.yaml")
 DEFAULT_BUILD = "sim-cann8.5.0"
-DEFAULT_SOC = "Ascend910_9391"
 
 
 class SimulationError(TilewatchError):

@@ -12,6 +12,7 @@ import orjson
 import pyarrow as pa
 
 from tilewatch.data_contracts import ContractError, table_names
+from tilewatch.tasks.files import write_whole
 from tilewatch.tasks.validate.wording import Rule, fields_of
 
 ANSWER = "outcomes.json"
@@ -66,9 +67,8 @@ def read_table(path: Path) -> pa.Table:
 
 def write_outcomes(folder: Path, outcomes: Mapping[str, Sequence[Outcome]]) -> None:
     """The answer file, complete or not there at all."""
-    part = folder / f"{ANSWER}.part"
-    part.write_bytes(orjson.dumps({name: [asdict(o) for o in rules] for name, rules in outcomes.items()}))
-    part.rename(folder / ANSWER)
+    answer = {name: [asdict(o) for o in rules] for name, rules in outcomes.items()}
+    write_whole(folder / ANSWER, orjson.dumps(answer))
 
 
 def read_outcomes(folder: Path) -> dict[str, list[Outcome]]:

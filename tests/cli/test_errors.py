@@ -144,8 +144,8 @@ def test_comparing_what_was_never_measured_says_which_builds_are_there(
     user: User, prefect_server: str
 ) -> None:
     user.environment["PREFECT_API_URL"] = prefect_server
-    assert "is no archived run and no build" in user.fails("compare", "a", "b", code=1)
-    assert "b is no archived run and no build" in user.fails("compare", "@baseline", "b", code=1)
+    assert "is neither an archived run nor a build" in user.fails("compare", "a", "b", code=1)
+    assert "b is neither an archived run nor a build" in user.fails("compare", "@baseline", "b", code=1)
 
 
 def test_a_home_that_cannot_be_written_names_the_setting(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ def test_a_verb_runs_the_flow_of_its_name_or_the_same_recipe() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_verb_reanalyse_judges_again_what_rests_on_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

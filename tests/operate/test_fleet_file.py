@@ -40,7 +40,7 @@ device_classes:
         ("device: 0", "device: 1", "lab-1-1 occurs more than once"),
         ("0 3 * * *", "0 25 * * *", "device_classes[0].regressions[0].cron: '0 25 * * *' is not usable"),
         ("queue: lab-1-1", "timezone: Mars/Olympus", "timezone: 'Mars/Olympus' is not usable"),
-        ("queue: lab-1-1", "queue: lab-9-9", "queue lab-9-9 is no device of pool npu"),
+        ("queue: lab-1-1", "queue: lab-9-9", "queue lab-9-9 is not a device of pool npu"),
         ('cron: "0 3 * * *", ', "", "give either cron or every_s"),
         ("experiments: [B]", "preset: enormous", "device_classes[0].sweep.preset"),
         ("agent: npu", "agent: [", ":8: not YAML"),

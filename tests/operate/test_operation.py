@@ -320,7 +320,7 @@ def test_an_approval_without_a_reason_or_of_an_unknown_build_is_refused(measured
     measured.run("baseline", "approve", "base", "--reason", " ", code=1)
     assert "a baseline needs a reason" in measured.stderr
     measured.run("baseline", "approve", "nosuch", "--reason", "x", code=1)
-    assert "is no archived run and no build" in measured.stderr
+    assert "is neither an archived run nor a build" in measured.stderr
 
 
 def test_an_agent_of_a_device_that_the_fleet_lacks_or_calls_something_else_does_not_start(
