@@ -117,11 +117,5 @@ def loud(
 
 
 def build_cause(row: Row) -> str:
-    """What the comparison itself knows of the cause: another operator, or what changed in the build."""
-    before, now = row["base_operator"], row["candidate_operator"]
-    if before and now and before != now:
-        return f"dispatched {now} instead of {before}"
-    changed = ", ".join(row["changed_components"])
-    if not changed:
-        return "the build did not change: look at the machine"
-    return changed if row["cause_separable"] else f"one of: {changed}"
+    """The cause as the comparison itself knows it."""
+    return str(row["cause"] or "unknown")

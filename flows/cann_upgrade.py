@@ -143,7 +143,7 @@ def predicted_changes(request: UpgradeRequest) -> list[Change]:
 
 
 def predicted_cause(predicted: list[Change]) -> Callable[[dict[str, Any]], str]:
-    """A function that names the predicted change at a compared point, else what the comparison knows."""
+    """A function that names the cause that the comparison knows, and what was predicted at that point."""
     by_shape: dict[tuple[int, int, int | None], list[Change]] = {}
     for change in predicted:
         by_shape.setdefault((change.m, change.k, change.n), []).append(change)
@@ -154,6 +154,6 @@ def predicted_cause(predicted: list[Change]) -> Callable[[dict[str, Any]], str]:
         if not at_point:
             return build_cause(row)
         worst = at_point[0]
-        return f"predicted: {worst.operator} {worst.field} {worst.before} → {worst.after}"
+        return f"{build_cause(row)}; predicted: {worst.operator} {worst.field} {worst.before} → {worst.after}"
 
     return cause

@@ -17,6 +17,9 @@ NOT_COMPARABLE_EVENT = "tilewatch.not_comparable"
 ANALYSIS_QUEUE = "default"
 """Queue of a pool that every worker of the pool serves beside its device's own."""
 
+POOL_MARK = "tilewatch: "
+"""How the description of a work pool begins that a fleet file made."""
+
 OWN_QUEUE = "TILEWATCH_QUEUE"
 """Variable in which an agent tells its flow runs which device they occupy."""
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from httpx import HTTPError
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.objects import State
 from prefect.client.schemas.responses import DeploymentResponse
@@ -36,6 +37,8 @@ from tilewatch.infra.fleet_names import (
 from tilewatch.infra.settings import PREFIX, Settings
 
 HOLD_LOOK_S = 0.5
+PLACE_LOOK_S = 10.0
+"""Between two looks at the pool that the fleet has this device in."""
 MOST_STARTS = 30
 """A run that agents keep dying of is not started for ever."""
 
@@ -73,13 +76,19 @@ class _Agent:
         self._settings, self._options, self._queue, self._journal = settings, options, queue, journal
 
     async def work(self) -> None:
+        """Work until told to stop; where the fleet moves the device to another pool, go on there."""
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        while not stop.is_set():
+            await self._work_at_place(stop)
+
+    async def _work_at_place(self, stop: asyncio.Event) -> None:
         async with get_client() as client:
             place = await self._place(client)
             sweep = place.parameters["request"]["sweep"]
             self._choose_device(sweep["agent"])
+            self._kind = sweep["agent"]
             self._look = partial(
                 present_build, self._settings, sweep["agent"], label=sweep["build"], soc=sweep["soc"]
             )
@@ -92,14 +101,15 @@ class _Agent:
             await self._clean_up(client)
             self._note(found)
         tempfile.tempdir = os.environ["TMPDIR"] = str(self._journal.temporary)
+        pool = place.work_pool_name or ""
         worker = DeviceWorker(
             journal=self._journal,
             device_class=found.device_class,
-            work_pool_name=place.work_pool_name or "",
+            work_pool_name=pool,
             work_queues=[self._queue, ANALYSIS_QUEUE],
             name=self._queue,
         )
-        await self._serve(worker, stop)
+        await self._serve(worker, stop, pool)
 
     def _choose_device(self, agent: str) -> None:
         """Tell the flow runs of this agent, and what they measure with, which device is theirs."""
@@ -108,17 +118,36 @@ class _Agent:
         if agent == "npu":
             os.environ["ASCEND_RT_VISIBLE_DEVICES"] = number
 
-    async def _serve(self, worker: DeviceWorker, stop: asyncio.Event) -> None:
-        """Run the worker until ``stop``, then let it finish or stop what it runs, then end it."""
+    async def _serve(self, worker: DeviceWorker, stop: asyncio.Event, pool: str) -> None:
+        """Run the worker until ``stop``, or until its device is in another pool, and end it.
+
+        When it is to stop, what runs may finish for a while; before a move it may finish, however long.
+        """
         working = asyncio.create_task(worker.start(printer=logger.info))
         watching = asyncio.create_task(self._watch(worker))
         told = asyncio.create_task(stop.wait())
-        await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
+        moved = asyncio.create_task(self._moved(worker, pool))
+        await asyncio.wait({working, told, moved}, return_when=asyncio.FIRST_COMPLETED)
         await _ended(watching)
-        if not working.done():
+        if not working.done() and told.done():
             await self._drain(worker)
+        await _ended(moved)
         await _ended(told)
         await _ended(working)
+
+    async def _moved(self, worker: DeviceWorker, pool: str) -> None:
+        """Return when the fleet has the device in another pool and nothing runs any more."""
+        async with get_client() as client:
+            while True:
+                await asyncio.sleep(PLACE_LOOK_S)
+                with contextlib.suppress(ServiceError, HTTPError):
+                    place = await self._place(client)
+                    if place.work_pool_name not in (None, pool):
+                        logger.info("%s moves from pool %s to %s", self._queue, pool, place.work_pool_name)
+                        break
+        while worker.busy:
+            worker.accepting = False
+            await asyncio.sleep(HOLD_LOOK_S)
 
     async def _place(self, client: PrefectClient) -> DeploymentResponse:
         try:
@@ -182,10 +211,16 @@ class _Agent:
                 return
 
     def _note(self, found: PresentBuild) -> None:
-        """Emit the event where the build is another one than before; the first look only remembers."""
+        """Emit the event where the build is another one than before on the same device.
+
+        The first look only remembers; so does the first one after the fleet gave the device another class or
+        agent: what ran there before was no predecessor of this build.
+        """
         before = self._journal.known_build()
-        now = {"build_id": found.build_id, "cann": found.cann}
-        if before and before["build_id"] != now["build_id"]:
+        kind = {"agent": self._kind, "device_class": found.device_class}
+        now = {"build_id": found.build_id, "cann": found.cann, **kind}
+        same = all(before.get(name, value) == value for name, value in kind.items())
+        if before and same and before["build_id"] != now["build_id"]:
             emit_event(
                 event=BUILD_CHANGED,
                 resource={"prefect.resource.id": device_resource(self._queue)},

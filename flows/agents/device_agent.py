@@ -22,6 +22,12 @@ def agent(home: Path, device: int) -> Background:
     return Background(home / "services", f"agent-{device}")
 
 
+def agents(home: Path) -> dict[int, Background]:
+    """Every agent that was started in the background in this home, running or not, by device."""
+    found = (path.stem.removeprefix("agent-") for path in (home / "services").glob("agent-*.json"))
+    return {number: agent(home, number) for number in sorted(int(n) for n in found if n.isdigit())}
+
+
 def ensure_running(settings: Settings, device: int, api_url: str, queue: str) -> None:
     """Start the agent unless it runs, and wait until it works for its queue.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +34,7 @@ def deploy(
         settings = load_settings()
         os.environ["PREFECT_API_URL"] = prefect_server.require(settings)
         prefect_settings.apply(settings.home)
+        from tilewatch.flows.agents.journal import Journal
         from tilewatch.flows.deployments.apply import apply
         from tilewatch.flows.deployments.check import check_fleet
         from tilewatch.flows.deployments.fleet import read_fleet
@@ -42,4 +44,13 @@ def deploy(
         made = apply(described, settings.alert_webhook)
     rows = [(r.flow, r.name, r.pool, r.queue, r.when) for r in made]
     show_rows(("flow", "deployment", "work pool", "queue", "schedule"), rows)
-    out.print("one worker a device: tilewatch agent start --device N, on its host")
+    here = {device.device: device.queue for one in described.device_classes for device in one.devices
+            if device.host == socket.gethostname()}  # fmt: skip
+    for number, queue in here.items():
+        if Journal(settings.home / "agents", queue).lives():
+            out.print(f"agent {queue} runs here and works for its pool within seconds")
+        else:
+            out.print(
+                f"no agent of {queue} runs here: tilewatch agent start --device {number}, or tilewatch up"
+            )
+    out.print("other hosts: tilewatch agent start --device N, on each")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import orjson
@@ -18,6 +19,7 @@ from tilewatch.infra.logs import log_file
 from tilewatch.infra.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from tilewatch.flows.deployments.fleet import Device
     from tilewatch.infra.doctor import Finding
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -32,11 +34,17 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
+    fleet: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Fleet file to deploy; an agent is started for each of its devices of this host."
+        ),
+    ] = None,
     store_only: Annotated[
         bool, typer.Option("--store-only", help="Start the object store alone, no Prefect server.")
     ] = False,
 ) -> None:
-    """Start object store, Prefect server and one worker in the background, until `tilewatch down`.
+    """Start object store, Prefect server and agents in the background, until `tilewatch down`.
 
     Without `up` every command starts what it needs for itself and stops it afterwards. All of it listens on
     loopback only. Where PREFECT_API_URL or an external store is set, that one is used and none is started.
@@ -46,7 +54,7 @@ def up(
         settings.prepare()
         _up_store(settings)
         if not store_only:
-            _up_prefect(settings)
+            _up_prefect(settings, fleet)
         out.print("stop it with: tilewatch down")
 
 
@@ -62,10 +70,8 @@ def _up_store(settings: Settings) -> None:
     out.print(f"data: {state.data_folder}", soft_wrap=True)
 
 
-def _up_prefect(settings: Settings) -> None:
-    """Server, the fleet of this host unless it has one, and the agent of its first device."""
-    from tilewatch.flows.agents import device_agent
-    from tilewatch.infra.fleet_names import queue_of
+def _up_prefect(settings: Settings, fleet: Path | None) -> None:
+    """Server, the fleet of this host unless it has one, and the agents of its devices."""
     from tilewatch.infra.services import prefect_server
 
     api_url = os.environ.get("PREFECT_API_URL") or prefect_server.ensure_running(settings)
@@ -73,25 +79,40 @@ def _up_prefect(settings: Settings) -> None:
     out.print(f"Prefect server: {api_url}, UI at {api_url.removesuffix('/api')}")
     out.print("its login: tilewatch status --login")
     prefect_settings.apply(settings.home)
-    from tilewatch.flows.deployments.apply import apply, has_device
+    from tilewatch.flows.agents import device_agent
+
+    for device in _deployed_here(settings, fleet):
+        device_agent.ensure_running(settings, device.device, api_url, device.queue)
+        pid = device_agent.agent(settings.home, device.device).state().pid
+        out.print(f"agent: {device.queue}, pid {pid}")
+
+
+def _deployed_here(settings: Settings, path: Path | None) -> list[Device]:
+    """Devices of this host on the server, after the fleet file, or that of this host alone, is applied."""
+    from tilewatch.flows.deployments.apply import apply, devices_of
+    from tilewatch.flows.deployments.check import check_fleet
+    from tilewatch.flows.deployments.fleet import read_fleet
     from tilewatch.flows.deployments.local import local_fleet
 
-    queue = queue_of(socket.gethostname(), 0)
-    if not has_device(queue):
+    host = socket.gethostname()
+    if path is not None:
+        fleet = read_fleet(path)
+        check_fleet(settings, fleet)
+        apply(fleet, settings.alert_webhook)
+    elif not devices_of(host):
         apply(local_fleet(settings), settings.alert_webhook)
-    device_agent.ensure_running(settings, 0, api_url, queue)
-    out.print(f"agent: {queue}, pid {device_agent.agent(settings.home, 0).state().pid}")
+    return devices_of(host)
 
 
 def down() -> None:
-    """Stop what `tilewatch up` started: the worker after its run, the server, the store. Data stays."""
+    """Stop what `tilewatch up` started: the agents after their runs, the server, the store. Data stays."""
     from tilewatch.flows.agents import device_agent
     from tilewatch.infra.services import prefect_server, seaweed
 
     with told():
         settings = load_settings()
         stopped = [
-            device_agent.agent(settings.home, 0).stop(device_agent.STOP_TIMEOUT_S),
+            *(one.stop(device_agent.STOP_TIMEOUT_S) for one in device_agent.agents(settings.home).values()),
             prefect_settings.server(settings.home).stop(prefect_server.STOP_TIMEOUT_S),
             seaweed.stop(settings),
         ]
@@ -166,15 +187,23 @@ def _prefect_rows(settings: Settings) -> list[tuple[str, str | int | None]]:
     from tilewatch.infra.services.short_server import healthy
 
     api_url = os.environ.get("PREFECT_API_URL") or prefect_settings.own_api(settings.home)
-    agent = device_agent.agent(settings.home, 0)
     health = "not running" if api_url is None else "running" if healthy(api_url) else "not healthy"
-    return [
-        ("Prefect server", health),
-        ("Prefect address", api_url),
-        ("agent 0", "running" if agent.alive() else "not running"),
-        ("agent 0 pid", agent.state().pid if agent.alive() else None),
-        ("agent 0 log", str(agent.log)),
-    ]
+    rows: list[tuple[str, str | int | None]] = [("Prefect server", health), ("Prefect address", api_url)]
+    for number, agent in device_agent.agents(settings.home).items():
+        rows += [
+            (f"agent {number}", "running" if agent.alive() else "not running"),
+            (f"agent {number} pid", agent.state().pid if agent.alive() else None),
+            (f"agent {number} log", str(agent.log)),
+        ]
+    return [*rows, *(_seen_rows(settings) if health == "running" else ())]
+
+
+def _seen_rows(settings: Settings) -> list[tuple[str, str]]:
+    """Every agent of the fleet as the server sees it."""
+    prefect_settings.apply(settings.home)
+    from tilewatch.flows.deployments.agents_seen import agents_seen
+
+    return [(f"queue {one.queue} of pool {one.pool}", one.words) for one in agents_seen()]
 
 
 def doctor(as_json: AsJson = False) -> None:

@@ -11,6 +11,14 @@ from prefect import Flow
 from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate, WorkPoolUpdate
+from prefect.client.schemas.filters import (
+    DeploymentFilter,
+    DeploymentFilterName,
+    FlowFilter,
+    FlowFilterName,
+    WorkPoolFilter,
+    WorkPoolFilterName,
+)
 from prefect.client.schemas.schedules import CronSchedule, IntervalSchedule
 from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.types import SecretDict
@@ -21,7 +29,8 @@ from pydantic import SecretStr
 from tilewatch.flows.cann_upgrade import cann_upgrade
 from tilewatch.flows.compare import compare
 from tilewatch.flows.deployments import automations
-from tilewatch.flows.deployments.fleet import DeviceClass, Fleet
+from tilewatch.flows.deployments.fleet import Device, DeviceClass, Fleet
+from tilewatch.flows.deployments.local import LOCAL_POOL
 from tilewatch.flows.deployments.recipes import Recipe, recipes
 from tilewatch.flows.ingest import ingest
 from tilewatch.flows.part import part
@@ -29,6 +38,7 @@ from tilewatch.flows.reanalyse import reanalyse
 from tilewatch.flows.regression import regression
 from tilewatch.flows.sweep import sweep
 from tilewatch.infra.errors import ServiceError
+from tilewatch.infra.fleet_names import ANALYSIS_QUEUE, POOL_MARK
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 FLOWS: dict[str, Flow[..., Any]] = {
@@ -79,6 +89,8 @@ def _apply(
     for recipe in made:
         ids[recipe.flow, recipe.name] = _deployment(client, recipe)
         applied.append(f"deployment {recipe.flow}/{recipe.name}")
+    if _abandon_local(client, fleet):
+        applied.append(f"pool {LOCAL_POOL} removed")
     wanted = [automations.zombies(), automations.unstarted()]
     if alert_webhook is not None:
         wanted.append(automations.regressions_told(_webhook(alert_webhook)))
@@ -89,14 +101,36 @@ def _apply(
         applied.append(f"automation {automation.name!r}")
 
 
-def has_device(queue: str) -> bool:
-    """Whether a fleet with this device was deployed to the server."""
-    with get_client(sync_client=True) as client:
-        try:
-            client.read_deployment_by_name(f"cann_upgrade/{queue}")
-        except ObjectNotFound:
-            return False
+def _abandon_local(client: SyncPrefectClient, fleet: Fleet) -> bool:
+    """Remove the pool that `tilewatch up` made here where a fleet has all of its devices now; True if it was.
+
+    Nobody works for it any more: its deployments would stay Not Ready for ever.
+    """
+    if LOCAL_POOL in {one.pool for one in fleet.device_classes}:
+        return False
+    taken = {device.queue for one in fleet.device_classes for device in one.devices}
+    try:
+        queues = {q.name for q in client.read_work_queues(work_pool_name=LOCAL_POOL)} - {ANALYSIS_QUEUE}
+    except ObjectNotFound:
+        return False
+    if not queues <= taken:
+        return False
+    of_pool = WorkPoolFilter(name=WorkPoolFilterName(any_=[LOCAL_POOL]))
+    for deployment in client.read_deployments(work_pool_filter=of_pool):
+        client.delete_deployment(deployment.id)
+    client.delete_work_pool(LOCAL_POOL)
     return True
+
+
+def devices_of(host: str) -> list[Device]:
+    """Devices of ``host`` that were deployed to the server, by number."""
+    with get_client(sync_client=True) as client:
+        found = client.read_deployments(
+            flow_filter=FlowFilter(name=FlowFilterName(any_=["cann_upgrade"])),
+            deployment_filter=DeploymentFilter(name=DeploymentFilterName(like_=f"{host}-")),
+        )
+    numbers = sorted(int(n) for d in found if (n := d.name.removeprefix(f"{host}-")).isdigit())
+    return [Device(host=host, device=number) for number in numbers]
 
 
 def _webhook(address: SecretStr) -> UUID:
@@ -108,7 +142,7 @@ def _webhook(address: SecretStr) -> UUID:
 
 def _pool(client: SyncPrefectClient, one: DeviceClass) -> None:
     limit = one.limit or len(one.devices)
-    text = f"tilewatch: {one.device_class}, agent {one.agent}"
+    text = f"{POOL_MARK}{one.device_class}, agent {one.agent}"
     try:
         client.read_work_pool(one.pool)
         client.update_work_pool(one.pool, WorkPoolUpdate(description=text, concurrency_limit=limit))

@@ -9,6 +9,9 @@ from tilewatch.flows.steps.requests import SweepRequest
 from tilewatch.infra.builds import present_build
 from tilewatch.infra.settings import Settings
 
+LOCAL_POOL = "local"
+"""Work pool of the fleet that `tilewatch up` makes where there is none."""
+
 
 def local_fleet(settings: Settings) -> Fleet:
     """This host alone. Raises MeasureError where the interpreter cannot measure."""
@@ -17,7 +20,7 @@ def local_fleet(settings: Settings) -> Fleet:
         schema_version=SCHEMA_VERSION,
         device_classes=(
             DeviceClass(
-                pool="local",
+                pool=LOCAL_POOL,
                 device_class=found.device_class,
                 agent="cpu",
                 devices=(Device(host=socket.gethostname(), device=0),),

@@ -16,7 +16,7 @@ from tilewatch.tasks.sql import sql
 Row = dict[str, Any]
 
 VERDICTS = ("SLOWER", "FASTER", "MISSING", "UNDECIDED", "SAME")
-"""Worst first: the order in which a person wants to read them."""
+"""Worst first: the order in which a person wants to read them. NOT_APPLICABLE is no verdict: not counted."""
 
 _SWEEP = """
 SELECT experiment, curve, source, arm, any_value(axis) AS axis, any_value(evidence) AS evidence,
@@ -31,8 +31,9 @@ FROM curves GROUP BY experiment, curve, source, arm ORDER BY experiment, curve, 
 
 _WORST_FIRST = """
 SELECT * FROM comparisons
-ORDER BY list_position(['SLOWER', 'FASTER', 'MISSING', 'UNDECIDED', 'SAME'], verdict), abs(ln(ratio)) DESC
-         NULLS LAST, experiment, linear, candidate_arm, axis_value, point_id, base_arm, compared_by
+ORDER BY list_position(['SLOWER', 'FASTER', 'MISSING', 'UNDECIDED', 'SAME', 'NOT_APPLICABLE'], verdict),
+         abs(ln(ratio)) DESC NULLS LAST, experiment, linear, candidate_arm, axis_value, point_id, base_arm,
+         compared_by
 """
 
 
@@ -119,7 +120,8 @@ def _worst_sentence(counts: dict[str, int], first: Row, covered: Coverage) -> st
     return (
         f"{lead}{point_words(first)} is {first['verdict']}: {ratio(first['ratio'])} "
         f"(95 % interval {ratio(first['ratio_low'])} to {ratio(first['ratio_high'])}), "
-        f"{duration(first['base_ns'])} {base}, {duration(first['candidate_ns'])} {candidate}."
+        f"{duration(first['base_ns'])} {base}, {duration(first['candidate_ns'])} {candidate}"
+        f"{'; ' if first['cause'] else ''}{first['cause'] or ''}."
     )
 
 

@@ -324,7 +324,7 @@ def test_tuple_input_has_nothing_to_time_and_is_not_missing(make_run: Any) -> No
         return type(run)(run.runs, run.captures, run.points, samples, run.alignments)
 
     row = compared(tuple_run("r1", "a"), tuple_run("r2", "b")).to_pylist()[0]
-    assert (row["verdict"], row["verdict_reason"]) == ("UNDECIDED", "nothing to time: tuple_input")
+    assert (row["verdict"], row["verdict_reason"]) == ("NOT_APPLICABLE", "nothing to time: tuple_input")
     assert row["extra_processes"] is None
 
 

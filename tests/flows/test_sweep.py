@@ -78,7 +78,9 @@ def test_the_comparison_is_published_once_and_can_be_read_again(archived: Home) 
     assert "was there already" in archived.run("compare", "base", "new")
     rows = archived.rows("SELECT * FROM comparisons")
     assert len(rows) == 6 and {r["version"] for r in rows} == {1}
-    assert {r["verdict"] for r in rows} == {"UNDECIDED"}, "two processes an arm decide nothing"
+    verdicts = [(r["candidate_arm"], r["verdict"]) for r in rows]
+    assert set(verdicts) == {("standalone", "UNDECIDED"), ("tuple_input", "NOT_APPLICABLE")}
+    assert "Not comparable: 3 points armed, 0 compared, 0 refused, 0 missing, 3 not judged" in first
     again = archived.run("compare", "base", "new", "--version", "1", "--csv").splitlines()
     assert len(again) == 7
 

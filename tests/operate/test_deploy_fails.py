@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import httpx
@@ -17,6 +18,7 @@ def test_what_was_applied_before_the_server_failed_is_said(monkeypatch: pytest.M
     def refused(*_: Any) -> None:
         raise httpx.ConnectError("All connection attempts failed")
 
+    monkeypatch.setattr(module, "get_client", lambda **_: contextlib.nullcontext())
     monkeypatch.setattr(module, "_pool", lambda *_: None)
     monkeypatch.setattr(module, "_deployment", refused)
     with pytest.raises(module.DeployError, match="applied before: pool npu$") as raised:

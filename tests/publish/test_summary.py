@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import types
+
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from tilewatch.tasks.publish.comparison_report.causes import cause_of
 from tilewatch.tasks.publish.run_report.curves import curve_points
 from tilewatch.tasks.publish.summary import comparison_summary, sweep_sentence, sweep_summary, worst_first
 
@@ -76,6 +80,33 @@ def test_verdicts_are_counted_and_the_worst_row_leads_the_sentence(comparison):
         "quant_matmul wq_a M 64, arm standalone is SLOWER: ×1.20 (95 % interval ×1.19 to ×1.21), "
         "77.6 µs in cann-8.2, 93.1 µs in cann-8.3."
     )
+
+
+def test_points_with_nothing_to_time_are_in_no_count(comparison):
+    same = comparison.filter(pc.equal(comparison["verdict"], "SAME"))
+    nothing = same.slice(0, 3)
+    for name, value in (("verdict", "NOT_APPLICABLE"), ("base_ns", None), ("q_value", None)):
+        place = nothing.column_names.index(name)
+        field = nothing.schema.field(name)
+        nothing = nothing.set_column(place, field, pa.array([value] * 3, field.type))
+    summary = comparison_summary(pa.concat_tables([same, nothing]))
+    assert sum(summary.counts.values()) == summary.coverage.armed == summary.coverage.compared == 110
+
+
+def test_the_cause_of_several_components_is_not_separable_and_a_tiling_change_is_one_all_the_same(comparison):
+    slower = comparison.filter(pc.equal(comparison["verdict"], "SLOWER")).to_pylist()[0]
+    tiled = types.SimpleNamespace(of=lambda _: "base_m 128 → 64")
+    same = types.SimpleNamespace(of=lambda _: "")
+    assert (
+        cause_of(slower, tiled)
+        == "cause: tiling changed, base_m 128 → 64; changed component cann: 8.2 -> 8.3"
+    )
+    two = {**slower, "cause_separable": False, "changed_components": ["cann: 1 -> 2", "driver: 3 -> 4"]}
+    assert cause_of(two, same) == (
+        "no tiling change observed; changed components cann: 1 -> 2, driver: 3 -> 4, "
+        "between which the cause is not separable"
+    )
+    assert "look at the machine" in cause_of({**slower, "changed_components": []}, same)
 
 
 def test_without_a_slower_row_the_sentence_says_so(comparison):

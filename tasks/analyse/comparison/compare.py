@@ -72,7 +72,8 @@ def compare_builds(
     """Candidate against baseline, point by point and arm by arm: a ``comparisons`` table (version 1).
 
     Anything in the build identity may differ; every other difference refuses the pair (verdict UNDECIDED,
-    ``refused`` names it) unless overridden. Points that one side lacks are MISSING. ``second_lease`` holds
+    ``refused`` names it) unless overridden. Points that one side lacks are MISSING, points with nothing to
+    time on either side NOT_APPLICABLE. ``second_lease`` holds
     the candidate measured again (with the baseline too where its build is among the runs) and fills
     ``confirmed``. Raises AnalysisError where a side mixes builds or an override is no key.
     """
@@ -261,7 +262,7 @@ def _verdict_columns(rows: pa.Table, pairs: Pairs, judged: Judged, checked: Cont
     decided = pc.if_else(pa.scalar(void), pa.scalar("UNDECIDED"), decided)
     is_missing = pc.and_(missing.is_valid(), nothing.is_null())
     verdict = pc.if_else(is_missing, "MISSING", pc.if_else(refused.is_valid(), "UNDECIDED", decided))
-    verdict = pc.if_else(nothing.is_valid(), "UNDECIDED", verdict)
+    verdict = pc.if_else(nothing.is_valid(), "NOT_APPLICABLE", verdict)
     reason = pa.array(judged.reason, pa.string())
     if void:
         reason = pc.binary_join_element_wise(

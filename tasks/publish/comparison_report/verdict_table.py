@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from tilewatch.tasks.publish.comparison_report.tiling_changes import TilingChanges
 from tilewatch.tasks.publish.display import NOTHING, axis_name, digits, duration, experiment_name, ratio
 from tilewatch.tasks.publish.run_report.content import ReportContent
 from tilewatch.tasks.publish.summary import VERDICTS, Row, comparison_summary, worst_first
@@ -29,12 +28,11 @@ class VerdictTable:
 
 
 def verdict_table(content: ReportContent) -> VerdictTable:
-    """The comparison of ``content`` as text; decided ones name what changed in the observed tiling."""
+    """The comparison of ``content`` as text; decided ones name their cause."""
     comparisons = content.comparisons
     ordered = worst_first(comparisons)
-    changes = TilingChanges(content.alignments, content.tilings)
     return VerdictTable(
-        rows=[_row(row, changes) for row in ordered.slice(0, ROW_LIMIT).to_pylist()],
+        rows=[_row(row) for row in ordered.slice(0, ROW_LIMIT).to_pylist()],
         counts={v: n for v, n in comparison_summary(comparisons, 1).counts.items() if n or v in VERDICTS[:2]},
         total=ordered.num_rows,
         changed=_members(ordered, "changed_components"),
@@ -42,7 +40,7 @@ def verdict_table(content: ReportContent) -> VerdictTable:
     )
 
 
-def _row(row: Row, changes: TilingChanges) -> dict[str, Any]:
+def _row(row: Row) -> dict[str, Any]:
     same_arm = row["base_arm"] == row["candidate_arm"]
     shape = [f"K{row['k']}", f"N{row['n']}" if row["n"] else "", row["allocation_regime"], row["group_shape"]]
     interval = NOTHING
@@ -62,7 +60,7 @@ def _row(row: Row, changes: TilingChanges) -> dict[str, Any]:
         "processes": f"{row['base_processes']} + {row['candidate_processes']}",
         "floor": f"{row['floor_ratio'] - 1:.1%}",
         "floor_reason": row["floor_reason"],
-        "reason": _reason(row, changes),
+        "reason": _reason(row),
     }
 
 
@@ -72,15 +70,14 @@ def _q_value(value: float | None) -> str:
     return digits(value, 2) if value >= LEAST_Q else f"< {LEAST_Q}"
 
 
-def _reason(row: Row, changes: TilingChanges) -> str:
+def _reason(row: Row) -> str:
     said = row["verdict_reason"]
-    if row["verdict"] in ("SLOWER", "FASTER"):
-        said = changes.of(row)
-        said = f"tiling changed: {said}" if said else "no tiling change observed"
+    if row["cause"]:
+        said = row["cause"]
     parts = [row["refused"] and f"refused: {row['refused']}", said]
     if row["confirmed"] is not None:
         parts.append("confirmed in a second lease" if row["confirmed"] else "not confirmed in a second lease")
-    if row["base_operator"] != row["candidate_operator"]:
+    if not row["cause"] and row["base_operator"] != row["candidate_operator"]:
         parts.append(f"operator {row['base_operator']} → {row['candidate_operator']}")
     return "; ".join(part for part in parts if part)
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilewatch.tasks.publish.comparison_report.tiling_changes import TilingChanges
 from tilewatch.tasks.publish.display import count
-from tilewatch.tasks.publish.run_report.bands import Row
 from tilewatch.tasks.publish.run_report.content import ReportContent
 from tilewatch.tasks.publish.run_report.environment import mixed_builds
 from tilewatch.tasks.publish.summary import comparison_summary, sweep_sentence
@@ -39,7 +37,7 @@ def headline(content: ReportContent) -> Headline:
     if content.comparisons.num_rows:
         by_build = content.comparisons.filter(pc.field("compared_by") == "build")
         summary = comparison_summary(by_build if by_build.num_rows else content.comparisons)
-        sentences.append(f"{summary.sentence[:-1]}{_cause(content, summary.worst[0])}.")
+        sentences.append(summary.sentence)
     sentences.append(sweep_sentence(content.runs, content.points))
     return Headline(sentences, _banners(content), *_control(content))
 
@@ -82,18 +80,3 @@ def _control_words(pairs: int, rate: float | None, state: str) -> tuple[str, boo
         "void": "void – the error rate is over its limit, no verdict counts",
     }[state]
     return f"A/A control: {count(pairs, 'identical pair')}{called}. Control: {meaning}.", state == "ok"
-
-
-def _cause(content: ReportContent, worst: Row) -> str:
-    """What differs beside the time: the observed tiling, else the changed component of the build."""
-    if worst["verdict"] not in ("SLOWER", "FASTER"):
-        return ""
-    changed = TilingChanges(content.alignments, content.tilings).of(worst)
-    if changed:
-        return f"; cause: tiling changed, {changed}"
-    if worst["compared_by"] == "build" and worst["changed_components"]:
-        components = ", ".join(worst["changed_components"])
-        if worst["cause_separable"]:
-            return f"; no tiling change observed, changed component {components}"
-        return f"; no tiling change observed, changed components {components}, cause not separable"
-    return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -12,6 +12,7 @@ from plotly.offline import get_plotlyjs
 
 from tilewatch.tasks.pages import templates
 from tilewatch.tasks.predict.questions.targets import unpredicted
+from tilewatch.tasks.publish.comparison_report.causes import with_causes
 from tilewatch.tasks.publish.comparison_report.verdict_table import verdict_table
 from tilewatch.tasks.publish.display import axis_name, duration, experiment_name, ratio
 from tilewatch.tasks.publish.run_report.agreement import agreement_sections
@@ -62,6 +63,8 @@ def render_report(content: ReportContent) -> str:
     Useful with the tables of one sweep alone; comparison, cliffs and ledger show where there are any.
     Raises AnalysisError for samples whose capture is missing.
     """
+    causes = with_causes(content.comparisons, content.alignments, content.tilings)
+    content = replace(content, comparisons=causes)
     curves = curve_points(content.runs, content.captures, content.points, content.samples).to_pylist()
     order = ("experiment", "arm", "axis_value", "point_id", "build", "run_id")
     series = over_builds(content)
