@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from prefect import flow, task
 from prefect.artifacts import create_table_artifact
 
@@ -11,6 +9,7 @@ from tilewatch.flows.retries import SAFE_TO_REPEAT
 from tilewatch.flows.steps.ingest import IngestReport, ingest_paths
 from tilewatch.flows.steps.requests import IngestRequest
 from tilewatch.infra.archive import open_archive
+from tilewatch.infra.host_limits import allowed_paths
 from tilewatch.infra.settings import load_settings
 
 
@@ -38,4 +37,4 @@ def stored(request: IngestRequest) -> IngestReport:
     """Store and read the paths; safe to repeat, so it is retried."""
     settings = load_settings()
     with open_archive(settings) as archive:
-        return ingest_paths(settings, archive, [Path(p) for p in request.paths], request.build)
+        return ingest_paths(settings, archive, allowed_paths(settings, request.paths), request.build)

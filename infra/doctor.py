@@ -12,7 +12,7 @@ from functools import partial
 from typing import Literal
 
 from tilewatch.data_contracts.errors import TilewatchError
-from tilewatch.infra import probes
+from tilewatch.infra import exposure, probes
 from tilewatch.infra.objects import Endpoint, ObjectStore
 from tilewatch.infra.services import store
 from tilewatch.infra.settings import PREFIX, Settings
@@ -45,7 +45,7 @@ class Finding:
 
 def diagnose(settings: Settings) -> list[Finding]:
     """Look at everything; a failure ends what depends on it, not the rest. Never raises TilewatchError."""
-    return [*_host(settings), *_stores(settings)]
+    return [*_host(settings), *_exposure(settings), *_stores(settings)]
 
 
 def _host(settings: Settings) -> Iterator[Finding]:
@@ -53,6 +53,12 @@ def _host(settings: Settings) -> Iterator[Finding]:
     yield _environment()
     yield _measure_python(settings)
     yield _free_disk(settings)
+
+
+def _exposure(settings: Settings) -> Iterator[Finding]:
+    """What strangers could reach: a warning each, since a lab may want it so."""
+    for look in exposure.looks(settings):
+        yield Finding(look.name, "warn" if look.fix else "ok", look.what, look.fix)
 
 
 def _stores(settings: Settings) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from tilewatch.infra import spool
 from tilewatch.infra.counts import note_lease
+from tilewatch.infra.errors import ServiceError
 from tilewatch.infra.fleet_names import dies_of
 from tilewatch.infra.logs import event
 from tilewatch.infra.progress import current
@@ -42,7 +43,8 @@ class Lease:
 def leased(settings: Settings, document: RunDocument) -> Iterator[Lease]:
     """Hold the lock of the run's device; waits its turn, and says who holds it meanwhile.
 
-    A simulated run needs no device: its lease is that of its seed, and nothing is locked.
+    A simulated run needs no device: its lease is that of its seed, and nothing is locked. Raises ServiceError
+    where somebody planted a link in the place of the lock.
     """
     if document.agent == "simulated":
         yield Lease(lease_of(document.seed), settings.lock_folder, -1)
@@ -56,12 +58,18 @@ def leased(settings: Settings, document: RunDocument) -> Iterator[Lease]:
         waited.append(owner)
         current().note(f"waiting for the device: {who} holds {path}")
 
-    with locks.held(path, document.run_id, waiting) as descriptor:
-        lease = Lease(spool.new_run_id(), path, descriptor)
-        waited_ns = time.monotonic_ns() - begun_ns if waited else 0
-        note_lease(settings.spool_folder / document.run_id, lease.lease_id, waited_ns)
-        event("leased", lease_id=lease.lease_id, lock=path, waited_ns=waited_ns)
-        yield lease
+    try:
+        with locks.held(path, document.run_id, waiting) as descriptor:
+            lease = Lease(spool.new_run_id(), path, descriptor)
+            waited_ns = time.monotonic_ns() - begun_ns if waited else 0
+            note_lease(settings.spool_folder / document.run_id, lease.lease_id, waited_ns)
+            event("leased", lease_id=lease.lease_id, lock=path, waited_ns=waited_ns)
+            yield lease
+    except locks.PlantedError as error:
+        raise ServiceError(
+            f"the device cannot be locked: {error.filename}: {error.strerror}",
+            "Remove it, and look who may write to the lock folder: tilewatch doctor",
+        ) from error
 
 
 def device_number(settings: Settings) -> int:

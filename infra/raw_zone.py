@@ -10,7 +10,7 @@ from tilewatch.infra.logs import event
 from tilewatch.infra.progress import current
 from tilewatch.infra.spool import RunFolder
 from tilewatch.tasks.collect.archive import RAW, CaptureRef, archive_capture, key_part, list_captures
-from tilewatch.tasks.plan.run_document import RunDocument, read_run_document
+from tilewatch.tasks.plan.run_document import RunDocument, RunDocumentError, read_run_document
 
 RUNS = f"{RAW}/runs"
 
@@ -70,6 +70,12 @@ def captures_of(archive: Archive, document: RunDocument, experiment: str) -> lis
 
 
 def archived_document(archive: Archive, run_id: str) -> RunDocument:
-    """The document of an archived run. Raises ObjectMissingError where there is none."""
+    """The document of an archived run. Raises ObjectMissingError where there is none.
+
+    Raises RunDocumentError for what is not the document of this run: a store may hold anything.
+    """
     key = document_key(run_id)
-    return read_run_document(archive.objects.get(key), key)
+    found = read_run_document(archive.objects.get(key), key)
+    if found.run_id != run_id:
+        raise RunDocumentError(f"{key}: is the document of another run, {found.run_id!r}")
+    return found

@@ -86,6 +86,16 @@ class Settings(BaseSettings):
     experiments: Path | None = Field(
         None, description="Folder of experiment files (YAML); default: those that ship with tilewatch"
     )
+    environments: dict[str, str] = Field(
+        {},
+        description="Builds beside the host's own that a server may ask for by label (in config.yaml, "
+        "LABEL: /path/set_env.sh[,python=PATH][,library_path=PATH])",
+    )
+    ingest_folders: tuple[Path, ...] = Field(
+        (),
+        description="Folders below which an ingest that a server asks for may read (in config.yaml, a list); "
+        "default <home>/ingest",
+    )
     alert_webhook: SecretStr | None = Field(
         None,
         description='Address that is sent {"text": …} of every confirmed regression; '
@@ -121,10 +131,16 @@ class Settings(BaseSettings):
         """Folder where captures stay until they are archived."""
         return self.spool or self.home / "spool"
 
+    @property
+    def allowed_ingest_folders(self) -> tuple[Path, ...]:
+        """Folders below which an ingest that a server asks for may read."""
+        return self.ingest_folders or (self.home / "ingest",)
+
     def prepare(self) -> None:
         """Create the folders: home and spool for the user alone, the lock folder for every user of the host.
 
-        Raises SettingsError naming the setting whose folder cannot be made or written.
+        Raises SettingsError naming the setting whose folder cannot be made or written, or is another user's
+        link.
         """
         for name, folder, mode in (
             ("home", self.home, 0o700),
@@ -132,6 +148,11 @@ class Settings(BaseSettings):
             ("lock_folder", self.lock_folder, 0o1777),
         ):
             try:
+                if folder.is_symlink() and folder.lstat().st_uid not in (0, os.geteuid()):
+                    raise SettingsError(
+                        f"{name}: {folder} is a link that another user made",
+                        f"Set {PREFIX}{name.upper()} to another folder",
+                    )
                 if not folder.is_dir():
                     folder.mkdir(parents=True, exist_ok=True)
                     folder.chmod(mode)

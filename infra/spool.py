@@ -63,6 +63,7 @@ def new_run_id() -> str:
 def create(settings: Settings, document: RunDocument) -> RunFolder:
     """Make the folder of a new run. Raises NoSpaceError or SpoolError where it cannot be written."""
     path = settings.spool_folder / document.run_id
+    _refuse_link(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         write_whole(path / "run.json", document.to_json(), durable=True)
@@ -76,10 +77,20 @@ def create(settings: Settings, document: RunDocument) -> RunFolder:
 def find(settings: Settings, run_id: str) -> RunFolder:
     """The run ``run_id`` in the spool. Raises SpoolError naming the runs that can be resumed."""
     path = settings.spool_folder / run_id
+    _refuse_link(path)
     if not (path / "run.json").is_file():
         known = ", ".join(runs(settings)) or "none"
         raise SpoolError(f"run {run_id} is not in the spool of this host", f"Runs that are: {known}")
     return RunFolder(path, read_run_document((path / "run.json").read_bytes(), path / "run.json"))
+
+
+def _refuse_link(path: Path) -> None:
+    """Raise SpoolError for a link in the place of a run: what it leads to is nobody's capture."""
+    if path.is_symlink() or (path / "run.json").is_symlink():
+        raise SpoolError(
+            f"{path} is a link, or its run.json is: somebody planted it in the spool",
+            "Remove it, and look who may write to the spool: tilewatch doctor",
+        )
 
 
 def note_asker(folder: RunFolder, asker: str) -> None:

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
+
+from tilewatch.tasks.plain_text import visible
 
 
 def templates(package: str, folder: str, **filters: Callable[..., Any]) -> jinja2.Environment:
@@ -16,6 +19,12 @@ def templates(package: str, folder: str, **filters: Callable[..., Any]) -> jinja
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_shown,
     )
     environment.filters.update(filters)
     return environment
+
+
+def _shown(value: Any) -> Any:
+    """What a template prints: markup of ours as it is, a text from elsewhere without invisible characters."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -158,7 +158,10 @@ def _switches(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 def _lock(settings: Settings) -> Finding:
     """Whether a sweep holds a device of this host."""
-    held = [lock for lock in sorted(settings.lock_folder.glob("*npu*.lock")) if locks.is_held(lock)]
+    try:
+        held = [lock for lock in sorted(settings.lock_folder.glob("*npu*.lock")) if locks.is_held(lock)]
+    except locks.PlantedError as error:
+        return Finding("device lock", "fail", f"{error.filename}: {error.strerror}", "Remove it")
     if not held:
         return Finding("device lock", "ok", f"free, in {settings.lock_folder}")
     owner = locks.owner_of(held[0]) or {}

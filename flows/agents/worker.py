@@ -7,12 +7,17 @@ import warnings
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import anyio
 from prefect.exceptions import Abort, ObjectNotFound
+from prefect.flows import load_flow_from_entrypoint
+from prefect.runner._flow_run_executor import FlowRunExecutorContext
+from prefect.runner._starter_engine import EngineCommandStarter
 from prefect.states import Pending, Scheduled
 from prefect.utilities.engine import propose_state
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
 from tilewatch.flows.agents.journal import ASKED, TAKEN, Journal
+from tilewatch.flows.agents.refusals import ENTRYPOINT, DeviceJobConfiguration
 from tilewatch.infra.errors import ServiceError
 from tilewatch.infra.fleet_names import class_of
 
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
     import anyio.abc
     from prefect.client.orchestration import PrefectClient
     from prefect.client.schemas.objects import FlowRun, State
+    from prefect.runner._flow_run_executor import FlowRunExecutionResult
+    from prefect.runner._process_manager import ProcessHandle
     from prefect.workers.process import ProcessJobConfiguration
 
 
@@ -38,7 +45,10 @@ class DeviceWorker(ProcessWorker):
     """Runs one flow run at a time on one device and keeps a journal of it.
 
     A run whose tags name another device class ends as Crashed with a WrongDeviceError; nothing is measured.
+    One that asks for another program, folder or environment ends as Crashed with a RefusedRunError.
     """
+
+    job_configuration = DeviceJobConfiguration
 
     def __init__(self, *, journal: Journal, device_class: str, **rest: Any) -> None:
         super().__init__(limit=1, create_pool_if_not_found=False, **rest)
@@ -110,7 +120,7 @@ class DeviceWorker(ProcessWorker):
             wanted = class_of(flow_run.tags)
             if wanted not in (None, self._device_class):
                 raise WrongDeviceError(f"this run is for {wanted}, and this device is {self._device_class}")
-            result = await super().run(flow_run, configuration, noted)  # type: ignore[arg-type]
+            result = await _run_own_flow(flow_run, configuration, noted)
         finally:
             self._journal.end(str(flow_run.id))
         if result.status_code:
@@ -156,6 +166,43 @@ class DeviceWorker(ProcessWorker):
         again: State[object] = Scheduled(message="its process ended before it began; it is started again")
         await self.client.set_flow_run_state(flow_run.id, again, force=True)
         return True
+
+
+async def _run_own_flow(
+    flow_run: FlowRun, configuration: ProcessJobConfiguration, noted: _Noted
+) -> ProcessWorkerResult:
+    """Run the flow of this checkout that the configuration names, in a process of its own session.
+
+    As Prefect's own worker does it, without its look at the deployment's path and steps: whoever changes
+    them on the server after they were looked at changes nothing here.
+    """
+    entrypoint = str(configuration.env[ENTRYPOINT])
+
+    async def own_flow(_: FlowRun) -> Any:
+        return load_flow_from_entrypoint(entrypoint)
+
+    async with FlowRunExecutorContext() as context:
+        starter = EngineCommandStarter(
+            cwd=configuration.working_dir,
+            env=configuration.env,
+            stream_output=configuration.stream_output,
+            control_channel=context.control_channel,
+            isolate_process_group=True,
+            env_overrides_settings=True,
+        )
+        executor = context.create_executor(flow_run, starter, resolve_flow=own_flow, propose_submitting=False)
+        async with anyio.create_task_group() as group:
+            done: list[FlowRunExecutionResult | None] = []
+
+            async def execute(*, task_status: anyio.abc.TaskStatus[ProcessHandle]) -> None:
+                done.append(await executor.submit(task_status=task_status))
+
+            handle = await group.start(execute)
+            noted.started(int(handle.pid))
+    (ended,) = done
+    if ended is None or ended.status_code is None:
+        raise ServiceError(f"the process of flow run {flow_run.id} did not start")
+    return ProcessWorkerResult(status_code=ended.status_code, identifier=str(handle.pid))
 
 
 def taken_by(journal: Journal) -> str:

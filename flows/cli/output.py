@@ -14,10 +14,23 @@ import pyarrow.csv
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
+
+from tilewatch.tasks.plain_text import visible, without_formulas
 
 PIPED_WIDTH = 160
-out = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
-err = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else PIPED_WIDTH)
+
+
+class Terminal(Console):
+    """A console that shows characters which would steer the terminal, instead of sending them to it."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Every text that is printed comes by here, cells of tables included."""
+        return super().render_str(visible(text), **options)
+
+
+out = Terminal(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
+err = Terminal(stderr=True, highlight=False, width=None if sys.stderr.isatty() else PIPED_WIDTH)
 MAX_ROWS_SHOWN = 200
 
 
@@ -52,7 +65,7 @@ def to_json(table: pa.Table) -> str:
 
 
 def to_csv(table: pa.Table) -> str:
-    """All rows as CSV; lists and maps become their JSON."""
+    """All rows as CSV; lists and maps become their JSON, and no text is a formula."""
     columns = [
         pa.array([None if v is None else orjson.dumps(v).decode() for v in column.to_pylist()])
         if pa.types.is_nested(column.type)
@@ -60,7 +73,7 @@ def to_csv(table: pa.Table) -> str:
         for column in table.columns
     ]
     buffer = io.BytesIO()
-    pyarrow.csv.write_csv(pa.table(columns, names=table.column_names), buffer)
+    pyarrow.csv.write_csv(without_formulas(pa.table(columns, names=table.column_names)), buffer)
     return buffer.getvalue().decode()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
@@ -23,7 +22,6 @@ from prefect.client.schemas.schedules import CronSchedule, IntervalSchedule
 from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.types import SecretDict
 from prefect.utilities.callables import parameter_schema
-from prefect.workers.process import ProcessWorker
 from pydantic import SecretStr
 
 from tilewatch.flows.cann_upgrade import cann_upgrade
@@ -32,6 +30,7 @@ from tilewatch.flows.deployments import automations
 from tilewatch.flows.deployments.fleet import Device, DeviceClass, Fleet
 from tilewatch.flows.deployments.local import LOCAL_POOL
 from tilewatch.flows.deployments.recipes import Recipe, recipes
+from tilewatch.flows.deployments.runnable import CHECKOUT, PULL_STEPS, job_template
 from tilewatch.flows.ingest import ingest
 from tilewatch.flows.part import part
 from tilewatch.flows.reanalyse import reanalyse
@@ -40,7 +39,6 @@ from tilewatch.flows.sweep import sweep
 from tilewatch.infra.errors import ServiceError
 from tilewatch.infra.fleet_names import ANALYSIS_QUEUE, POOL_MARK
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 FLOWS: dict[str, Flow[..., Any]] = {
     flow.name: flow for flow in (sweep, part, regression, cann_upgrade, compare, ingest, reanalyse)
 }
@@ -145,14 +143,15 @@ def _pool(client: SyncPrefectClient, one: DeviceClass) -> None:
     text = f"{POOL_MARK}{one.device_class}, agent {one.agent}"
     try:
         client.read_work_pool(one.pool)
-        client.update_work_pool(one.pool, WorkPoolUpdate(description=text, concurrency_limit=limit))
+        update = WorkPoolUpdate(description=text, concurrency_limit=limit, base_job_template=job_template())
+        client.update_work_pool(one.pool, update)
     except ObjectNotFound:
         client.create_work_pool(
             WorkPoolCreate(
                 name=one.pool,
                 type="process",
                 description=text,
-                base_job_template=ProcessWorker.get_default_base_job_template(),
+                base_job_template=job_template(),
                 concurrency_limit=limit,
             )
         )
@@ -185,7 +184,7 @@ def _deployment(client: SyncPrefectClient, recipe: Recipe) -> UUID:
         work_queue_name=recipe.queue,
         path=str(CHECKOUT),
         entrypoint=recipe.entrypoint,
-        pull_steps=[{"prefect.deployments.steps.set_working_directory": {"directory": str(CHECKOUT)}}],
+        pull_steps=PULL_STEPS,
         parameter_openapi_schema=parameter_schema(flow).model_dump_for_openapi(),
         enforce_parameter_schema=True,
     )

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from tilewatch.flows.deployments.fleet import Device, DeviceClass, Fleet, RegressionPlan
+from tilewatch.flows.deployments.runnable import entrypoint
 from tilewatch.flows.steps.requests import RegressionRequest, SweepRequest, UpgradeRequest
 from tilewatch.infra.fleet_names import ANALYSIS_QUEUE, class_tag, dies_of
 
@@ -29,7 +30,7 @@ class Recipe:
     @property
     def entrypoint(self) -> str:
         """Where the flow is in the checkout."""
-        return f"flows/{self.flow}.py:{self.flow}"
+        return entrypoint(self.flow)
 
     @property
     def when(self) -> str | None:

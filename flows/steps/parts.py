@@ -11,11 +11,13 @@ import json
 from collections.abc import Iterable, Sequence
 
 from tilewatch.data_contracts.errors import TilewatchError
+from tilewatch.flows.experiments import experiments
 from tilewatch.flows.steps.measure import Batch, measure_batch
 from tilewatch.infra import spool
 from tilewatch.infra.archive import Archive
 from tilewatch.infra.builds import BuildChangedError, present_build
 from tilewatch.infra.errors import ObjectExistsError
+from tilewatch.infra.host_limits import NotAllowedHereError, refuse_foreign_environment
 from tilewatch.infra.lease import leased
 from tilewatch.infra.logs import event
 from tilewatch.infra.progress import current
@@ -66,9 +68,12 @@ def measure_part(
     """Measure, archive and claim blocks on this device; returns how many it claimed.
 
     What was measured before a death is kept. Raises BuildChangedError where this device has another build
-    than the run, PartError where a block did not come out whole: it stays unclaimed.
+    than the run, NotAllowedHereError where the run wants an environment or variables that this host does not
+    know, PartError where a block did not come out whole: it stays unclaimed.
     """
     document = archived_document(archive, run_id)
+    refuse_foreign_environment(settings, document.environment)
+    _refuse_foreign_variables(settings, document)
     if document.agent == SIMULATED:
         _refuse_another(settings, document, queue, build, soc)
     own = settings.model_copy(update={"spool": settings.spool_folder / PARTS / queue})
@@ -90,6 +95,20 @@ def measure_part(
     if broken:
         raise PartError(f"{queue} could not measure {', '.join(broken)} whole")
     return claimed
+
+
+def _refuse_foreign_variables(settings: Settings, document: RunDocument) -> None:
+    """Raise NotAllowedHereError where a process of a document from the store wants variables of its own."""
+    known = experiments(settings)
+    for letter, plan in document.plans.items():
+        own = [arm.env for arm in known[letter].arms] if letter in known else []
+        for process in plan.processes:
+            if process.env and dict(process.env) not in own:
+                raise NotAllowedHereError(
+                    f"run {document.run_id}: arm {process.arm} of experiment {letter} sets "
+                    f"{', '.join(sorted(process.env))}, which no experiment of this host does",
+                    "Give every host of the sweep the same experiment files",
+                )
 
 
 def _refuse_another(

@@ -14,6 +14,7 @@ from tilewatch.flows.steps.launch import client_of
 from tilewatch.flows.steps.requests import SweepRequest
 from tilewatch.infra import spool
 from tilewatch.infra.archive import Archive
+from tilewatch.infra.host_limits import allowed_environments
 from tilewatch.infra.progress import current
 from tilewatch.infra.settings import Settings
 from tilewatch.infra.simulated_device import AGENT as SIMULATED
@@ -63,9 +64,12 @@ def prepare_together(
 ) -> list[RunFolder]:  # fmt: skip
     """Plan one run a build, all with the same points, seed and order, and make their folders in the spool.
 
-    Raises what ``prepare`` raises, and BuildEnvironmentError where the builds run on different devices.
+    Raises what ``prepare`` raises, BuildEnvironmentError where the builds run on different devices, and
+    NotAllowedHereError where a server asks for a build that this host does not list.
     """
     settings.prepare()
+    builds = allowed_environments(settings, request.environments)
+    request = request.model_copy(update={"environments": builds})
     seed = request.seed or time.time_ns() % 1_000_000_007
     planned = plans(request, known, seed, serving)
     launched = serving_plans(request, serving, seed, partial(client_of, settings))

@@ -10,6 +10,9 @@ from tilewatch.tasks.measure.environment import BuildEnvironment
 from tilewatch.tasks.plan.choices import DEFAULT_SOC, Agent, AnyPreset
 
 Letter = Annotated[str, Field(pattern=r"^[A-Z]$")]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$")]
+"""A run id or a label: it becomes part of a path or a key, so it is never a path itself."""
+Block = Annotated[str, Field(pattern=r"^[A-Z]-[0-9]{1,9}$")]
 
 
 class _Request(BaseModel):
@@ -33,12 +36,11 @@ class SweepRequest(_Request):
         "cpu",
         description="What executes: cpu is this machine's reference kernels, npu a device through torch_npu",
     )
-    build: str | None = Field(
+    build: Name | None = Field(
         None,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$",
         description="Label of the build under test; without it a label is made from its components",
     )
-    resume: str | None = Field(
+    resume: Name | None = Field(
         None, description="Run id of an interrupted run: what is missing is measured, the rest is as it was"
     )
     seed: int = Field(0, ge=0, description="Seed of order and inputs; 0 takes one from the clock")
@@ -75,10 +77,10 @@ class SweepRequest(_Request):
 class PartRequest(_Request):
     """A device's share of a run that several devices measure; made by the sweep, not by hand."""
 
-    run_id: str = Field(description="Run whose blocks are measured")
-    blocks: tuple[str, ...] = Field(min_length=1, description="Blocks as LETTER-NUMBER, for example B-3")
-    queue: str = Field(description="Work queue of the device, recorded with what it measured")
-    build: str | None = Field(None, description="Label of the build, where it must be chosen")
+    run_id: Name = Field(description="Run whose blocks are measured")
+    blocks: tuple[Block, ...] = Field(min_length=1, description="Blocks as LETTER-NUMBER, for example B-3")
+    queue: Name = Field(description="Work queue of the device, recorded with what it measured")
+    build: Name | None = Field(None, description="Label of the build, where it must be chosen")
     soc: str = Field(DEFAULT_SOC, description="SoC of a simulated device")
 
 
@@ -140,7 +142,7 @@ class IngestRequest(_Request):
 class ReanalyseRequest(_Request):
     """Archived runs to be rebuilt from raw with the present code."""
 
-    runs: tuple[str, ...] = Field(min_length=1, description="Run ids, as `tilewatch runs` lists them")
+    runs: tuple[Name, ...] = Field(min_length=1, description="Run ids, as `tilewatch runs` lists them")
     comparisons: bool = Field(
         True, description="Also judge every published comparison again that rests on one of the runs"
     )

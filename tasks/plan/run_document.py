@@ -7,8 +7,9 @@ resumed and every table rebuilt from raw.
 from __future__ import annotations
 
 import json
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tilewatch.tasks.plan.plan import Plan, Process
 from tilewatch.tasks.plan.serving_plan import Client, Launch, ServingPlan
 
 SCHEMA_VERSION = 1
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}")
 FEWEST_PROCESSES = 2
 """What a run measures at least; a document made by hand may plan fewer."""
 
@@ -97,9 +99,22 @@ def read_run_document(data: bytes, name: str | Path = "run.json") -> RunDocument
         plans = {letter: _plan(raw) for letter, raw in body.pop("plans").items()}
         serving = {letter: _serving_plan(raw) for letter, raw in body.pop("serving", {}).items()}
         beside = tuple(body.pop("beside", ()))
-        return RunDocument(plans=plans, serving=serving, beside=beside, **body)
+        found = RunDocument(plans=plans, serving=serving, beside=beside, **body)
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise RunDocumentError(f"{name}: not a run document: {error}") from error
+    for part in _folder_names(found):
+        if not _FOLDER_NAME.fullmatch(part):
+            raise RunDocumentError(f"{name}: {part!r} cannot be the name of a folder")
+    return found
+
+
+def _folder_names(document: RunDocument) -> Iterator[str]:
+    """What becomes a part of a path in the spool: a document from elsewhere must not lead out of it."""
+    yield from (document.run_id, *document.beside, *document.experiments)
+    for plan in document.plans.values():
+        yield from (process.name for process in plan.processes)
+    for serving in document.serving.values():
+        yield from (launch.name for launch in serving.launches)
 
 
 def _plan(raw: dict[str, Any]) -> Plan:

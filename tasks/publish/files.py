@@ -7,6 +7,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
+from tilewatch.tasks.plain_text import without_formulas
+
 
 def comparison_parquet(comparison: pa.Table) -> bytes:
     """Parquet with the contract's types."""
@@ -21,11 +23,11 @@ def read_parquet(content: bytes) -> pa.Table:
 
 
 def comparison_csv(comparison: pa.Table) -> bytes:
-    """CSV with a header; null is empty, a list is joined by ``; ``."""
+    """CSV with a header; null is empty, a list is joined by ``; ``, and no text is a formula."""
     for position, field in enumerate(comparison.schema):
         if pa.types.is_list(field.type):
             joined = pc.binary_join(comparison.column(position), "; ")
             comparison = comparison.set_column(position, field.name, joined)
     sink = pa.BufferOutputStream()
-    pa.csv.write_csv(comparison, sink)
+    pa.csv.write_csv(without_formulas(comparison), sink)
     return bytes(sink.getvalue())

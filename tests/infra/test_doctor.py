@@ -54,7 +54,8 @@ def test_a_healthy_host_and_store_have_nothing_to_mend(
     findings = diagnose(settings_of(**_external(endpoint)))
     assert [(f.name, f.what) for f in findings if f.level != "ok"] == []
     assert [f.name for f in findings] == [
-        *("settings", "environment", "measure_python", "disk", "store", "credentials"),
+        *("settings", "environment", "measure_python", "disk", "database", "lock folder", "spool"),
+        *("store", "credentials"),
         *("conditional writes", "checksums", "multipart", "clock"),
     ]
     keys = [

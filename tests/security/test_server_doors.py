@@ -15,7 +15,7 @@ import pytest
 import websockets
 
 from tests.security.conftest import Own
-from tilewatch.infra import prefect_settings
+from tilewatch.infra import exposure, prefect_settings
 from tilewatch.infra.errors import ServiceError, SettingsError
 from tilewatch.infra.services import prefect_app
 from tilewatch.infra.services.prefect_login import (
@@ -25,6 +25,7 @@ from tilewatch.infra.services.prefect_login import (
     login_file,
     own_login,
 )
+from tilewatch.infra.settings import Settings
 
 pytestmark = pytest.mark.timeout(300)
 EVIL = "http://evil.example"
@@ -153,3 +154,22 @@ def test_behind_a_proxy_the_page_has_the_origin_of_the_proxy() -> None:
     found = prefect_app.doors({SERVER_AUTH: "a:b", prefect_app.PAGE_API: "https://Tilewatch.Example:443/api"})
     origins = found["PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS"].split(",")
     assert origins == ["http://127.0.0.1:4200", "http://localhost:4200", "https://tilewatch.example"]
+
+
+def test_the_doctor_tells_an_open_server_from_a_closed_one(
+    own: Own, prefect_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(home=tmp_path / "home", lock_folder=tmp_path / "locks")
+
+    def warnings(api_url: str) -> dict[str, bool]:
+        monkeypatch.setenv("PREFECT_API_URL", api_url)
+        return {
+            look.name: bool(look.fix)
+            for look in exposure.looks(settings)
+            if look.name in ("login", "origins")
+        }
+
+    assert warnings(own.api_url) == {"login": False, "origins": False}
+    # Prefect as it comes, without login.
+    assert warnings(prefect_server) == {"login": True, "origins": True}
+    assert warnings("http://127.0.0.1:1/api") == {}

@@ -1,4 +1,9 @@
-"""SQLite exports opened immutable: nothing is written beside them; their schema is asked, not assumed."""
+"""SQLite exports opened immutable: nothing is written beside them; their schema is asked, not assumed.
+
+A file can hold more than data: a view in the place of a table runs a query of its maker's, a column may be
+computed by one. Functions in a schema are not trusted, views are no tables, and no value is longer than a
+kernel's name or shapes can be.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 _FETCH_ROWS = 50_000
+MOST_VALUE_BYTES = 16 << 20
 
 
 @contextmanager
@@ -21,7 +27,9 @@ def open_immutable(path: Path) -> Iterator[sqlite3.Connection]:
     address = f"file:{quote(str(path.resolve()))}?immutable=1&mode=ro"
     connection = sqlite3.connect(address, uri=True)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
     try:
+        connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         yield connection
     except UnicodeDecodeError as error:
@@ -31,8 +39,12 @@ def open_immutable(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def columns_of(connection: sqlite3.Connection, table: str) -> frozenset[str]:
-    """Column names of a table, empty where there is no such table."""
-    rows = connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+    """Names of a table's stored columns, empty where there is no such table; a view is none."""
+    query = (
+        "SELECT name FROM pragma_table_info(?1) WHERE EXISTS (SELECT 1 FROM sqlite_master "
+        "WHERE type = 'table' AND name = ?1 COLLATE NOCASE AND rootpage > 0)"
+    )
+    rows = connection.execute(query, (table,)).fetchall()
     return frozenset(str(name) for (name,) in rows)
 
 
