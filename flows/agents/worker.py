@@ -183,6 +183,7 @@ async def _run_own_flow(
 
     async with FlowRunExecutorContext() as context:
         starter = EngineCommandStarter(
+            command=configuration.command,
             cwd=configuration.working_dir,
             env=configuration.env,
             stream_output=configuration.stream_output,

@@ -204,19 +204,22 @@ def test_a_run_whose_worker_and_process_died_is_crashed_by_the_automation(site: 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_a_run_whose_process_ends_before_it_begins_is_started_three_more_times(site: Site) -> None:
-    found = site.api("GET", f"/deployments/name/part/{site.queue}")
-    run = site.api(
-        "POST",
-        f"/deployments/{found['id']}/create_flow_run",
-        parameters={"request": {"run_id": "none", "blocks": ["A-0"], "queue": site.queue}},
-        # As while the server is away: the process finds no API to begin with.
-        job_variables={"env": {"PREFECT_API_URL": "http://127.0.0.1:1/api"}},
-        state={"type": "SCHEDULED"},
-    )["id"]
+def test_a_run_whose_process_ends_before_it_begins_is_started_three_more_times(
+    site: Site, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    # As while the server is away: the process of a run ends, and that of the agent does not.
+    text = "import os\nif 'PREFECT__FLOW_ENTRYPOINT' in os.environ:\n    os._exit(1)\n"
+    (broken / "sitecustomize.py").write_text(text)
+    guest = site.guest(tmp_path / "home")
+    guest.environment["PYTHONPATH"] = str(broken)
+    queue = f"{HOST}-{DEVICES[0]}"
+    run = site.queue_run(f"part/{queue}", run_id="none", blocks=["A-0"], queue=queue)
 
     def starts() -> int:
         return sum(s["type"] == "SCHEDULED" for s in site.api("GET", f"/flow_run_states/?flow_run_id={run}"))
 
-    wait_for(lambda: starts() == 4, 400)
-    wait_for(lambda: site.state(run) == "CRASHED", 200)
+    with working(guest, DEVICES[0]):
+        wait_for(lambda: starts() == 4, 400)
+        wait_for(lambda: site.state(run) == "CRASHED", 200)
