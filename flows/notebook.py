@@ -14,6 +14,7 @@ import pandas as pd
 
 from tilewatch.flows.steps.ingest import IngestReport, ingest_paths
 from tilewatch.flows.steps.judge import judge
+from tilewatch.flows.steps.profiles import as_path, compare_paths
 from tilewatch.flows.steps.requests import CompareRequest
 from tilewatch.flows.steps.runner import Runner
 from tilewatch.infra.archive import open_archive
@@ -40,16 +41,26 @@ def load(table: str, build: str | None = None, run_id: str | None = None) -> pd.
         return TableStore(endpoint).load(table, build=build, run_id=run_id)
 
 
-def compare(baseline: str, candidate: str, *, overrides: Sequence[str] = ()) -> pd.DataFrame:
+def compare(
+    baseline: str | Path, candidate: str | Path, *, overrides: Sequence[str] = (), rank: int | None = None
+) -> pd.DataFrame:
     """Verdicts of ``candidate`` against ``baseline``, one row a point; published as `tilewatch compare` does.
 
     Both are build labels or run ids of the archive. Raises NothingToCompareError for other names. Servers of
     experiment E have rows here only where neither side measured an operator.
 
+    Or both are paths of profiles, compared where they lie (of ``rank`` alone, if given) and published
+    nowhere: a row a step part, cost category and kernel group in the columns of contract
+    ``profile_comparisons``, the step first and then the worst.
+
     >>> rows = tilewatch.compare("sim-cann8.5.0", "sim-cann9.0.0")
     >>> set(rows["verdict"]) <= {"FASTER", "SLOWER", "SAME", "UNDECIDED", "MISSING"}
     True
     """
+    paths = as_path(str(baseline)), as_path(str(candidate))
+    if paths[0] is not None and paths[1] is not None:
+        return compare_paths(paths[0], paths[1], rank=rank, overrides=overrides).rows.to_pandas()
+    baseline, candidate = str(baseline), str(candidate)
     request = CompareRequest(baseline=baseline, candidate=candidate, overrides=tuple(overrides))
     done = judge(Runner(load_settings()), request)
     rows = done.serving.rows if done.serving is not None and done.serving.only else done.rows

@@ -8,7 +8,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from tilewatch.flows.cli.compare_profiles import FailOn, compare_two_profiles
+from tilewatch.flows.cli.compare_profiles import FailOn, ProfileOptions, compare_two_profiles
 from tilewatch.flows.cli.exits import told
 from tilewatch.flows.cli.output import out, show_table, warn
 from tilewatch.flows.cli.progress import shown
@@ -52,6 +52,15 @@ def compare(
     fail_on: Annotated[
         FailOn | None, typer.Option(help="Of profiles: exit 1 if step or a computing group is SLOWER.")
     ] = None,
+    linears: Annotated[
+        bool, typer.Option("--linears", help="Of a BF16 and a W8A8 profile: for each linear, does INT8 pay?")
+    ] = False,
+    quantise_list: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --linears: write which should stay BF16.")
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of profiles: write the comparison as one HTML file.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all rows as JSON.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print all rows as CSV.")] = False,
 ) -> None:
@@ -65,7 +74,10 @@ def compare(
     paths = as_path(base), as_path(candidate)
     if paths[0] is not None and paths[1] is not None:
         with told():
-            compare_two_profiles(paths[0], paths[1], rank, override or [], fail_on, as_json, as_csv)
+            asked = ProfileOptions(
+                rank, tuple(override or ()), fail_on, linears, quantise_list, page, as_json, as_csv
+            )
+            compare_two_profiles(paths[0], paths[1], asked)
         return
     base, candidate = base.removeprefix("build:"), candidate.removeprefix("build:")
     with told():

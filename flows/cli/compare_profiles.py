@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ from tilewatch.flows.cli.output import out, show_table
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tilewatch.tasks.analyse.profiles.compare import ProfilesCompared
+    from tilewatch.tasks.analyse.profiles.linears import Answer
+
 
 class FailOn(StrEnum):
     """Verdicts that can end the verb with exit code 1, for CI."""
@@ -23,31 +27,64 @@ class FailOn(StrEnum):
     SLOWER = "slower"
 
 
-def compare_two_profiles(
-    base: Path,
-    candidate: Path,
-    rank: int | None,
-    overrides: Sequence[str],
-    fail_on: FailOn | None,
-    as_json: bool,
-    as_csv: bool,
-) -> None:
+@dataclass(frozen=True)
+class ProfileOptions:
+    """What was asked of a comparison of two profiles, as the options of `compare` say it."""
+
+    rank: int | None = None
+    overrides: tuple[str, ...] = ()
+    fail_on: FailOn | None = None
+    linears: bool = False
+    quantise_list: Path | None = None
+    page: Path | None = None
+    as_json: bool = False
+    as_csv: bool = False
+
+
+def compare_two_profiles(base: Path, candidate: Path, asked: ProfileOptions) -> None:
     """Compare, print ten lines (or JSON, or CSV), and exit 1 where ``fail_on`` asks for it."""
     from tilewatch.flows.steps.profiles import compare_paths
-    from tilewatch.tasks.publish.profile_report.lines import document, lines
+    from tilewatch.tasks.publish.profile_report.lines import document, linear_lines, lines
 
-    compared = compare_paths(base, candidate, rank=rank, overrides=overrides)
-    if as_json:
+    compared = compare_paths(base, candidate, rank=asked.rank, overrides=asked.overrides)
+    answers = linear_answers_of(compared) if asked.linears or asked.quantise_list else None
+    if asked.as_json:
         import orjson
 
-        sys.stdout.write(orjson.dumps(document(compared), option=orjson.OPT_INDENT_2).decode() + "\n")
-    elif as_csv:
+        body = orjson.dumps(document(compared, answers), option=orjson.OPT_INDENT_2)
+        sys.stdout.write(body.decode() + "\n")
+    elif asked.as_csv:
         show_table(compared.rows, as_csv=True)
     else:
-        for line in lines(compared):
+        for line in linear_lines(*answers) if answers else lines(compared):
             out.print(line, soft_wrap=True, markup=False)
-    if fail_on is not None and _slower(compared.rows):
+    _write(compared, answers, asked)
+    if asked.fail_on is not None and _slower(compared.rows):
         raise typer.Exit(FAILED)
+
+
+def linear_answers_of(compared: ProfilesCompared) -> tuple[list[Answer], list[str]]:
+    """The linears of the base (BF16) against those of the candidate (W8A8)."""
+    from tilewatch.tasks.analyse.profiles.linears import linear_answers
+
+    return linear_answers(compared.base, compared.candidate)
+
+
+def _write(
+    compared: ProfilesCompared, answers: tuple[list[Answer], list[str]] | None, asked: ProfileOptions
+) -> None:
+    """The files that were asked for."""
+    if asked.quantise_list is not None and answers is not None:
+        from tilewatch.tasks.publish.profile_report.quantise_list import quantise_list
+
+        asked.quantise_list.write_text(quantise_list(answers[0]), encoding="utf-8")
+    if asked.page is not None:
+        from tilewatch.tasks.publish.profile_report.page import render_profiles
+
+        command = "tilewatch " + shlex.join(sys.argv[1:])
+        asked.page.write_text(render_profiles(compared, answers, command=command), encoding="utf-8")
+        if not (asked.as_json or asked.as_csv):
+            out.print(f"page: {asked.page}", soft_wrap=True, markup=False)
 
 
 def _slower(rows: pa.Table) -> bool:

@@ -121,5 +121,13 @@ def _row(kernel: Kernel, step: int | str, index: int, start: float, spent: float
         step, 0, "N/A" if communicates else 2, name, kernel.op, kernel.core_kind,
         f"{FIRST_START_US + microseconds}.{nanoseconds:03d}", f"{spent:.3f}", 0, kernel.cores, 0,
         f'"{kernel.shapes}"' if kernel.shapes else "N/A", kernel.dtypes or "N/A", kernel.formats or "N/A",
-        f'"{kernel.shapes.split(";")[0]}"' if kernel.shapes else "N/A", "DT_BF16", "ND",
+        f'"{_output(kernel)}"' if kernel.shapes else "N/A", "DT_BF16", "ND",
     ]  # fmt: skip
+
+
+def _output(kernel: Kernel) -> str:
+    """Output shape: of a matmul the rows of the first input and the columns of the second."""
+    first, *others = kernel.shapes.split(";")
+    if others and "at" in kernel.op and "ul" in kernel.op:
+        return f"{first.split(',')[0]},{others[0].split(',')[-1]}"
+    return first

@@ -6,11 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
+import yaml
 
 from tests.analyse.profile_case import Kernel, changed, fused, layer, program, write_profile
 from tilewatch.tasks.analyse.profiles.compare import ProfilesCompared, compare_profiles
+from tilewatch.tasks.analyse.profiles.linears import linear_answers
+from tilewatch.tasks.analyse.profiles.rows import rows_of
 from tilewatch.tasks.ingest.profiles import read_profiles
+from tilewatch.tasks.publish.profile_report.quantise_list import quantise_list
 from tilewatch.tasks.read.captures.profile_capture import ProfileSide
 
 
@@ -173,3 +179,103 @@ def test_the_layer_is_no_step(tmp_path: Path) -> None:
     """A layer repeats too, and more often; what stands before the first and behind the last is the step's."""
     done = compared(tmp_path, program())
     assert len(layer()) * 2 < len(done.base.profiles[0].steps.model)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_no_false_verdict_among_two_hundred_pairs_of_the_same_real_rows(shared: Path) -> None:
+    """A/A: steps drawn from a real profile's own rows; at most 1 % of the judged groups may be called
+    different."""
+    folder = shared / "samples" / "profiler" / "msinsight-st-level2-cann83rc1" / "rank_0_ascend_pt"
+    (real,) = read_profiles(folder).captures
+    kernels = real.kernels.sort_by("start_ns")
+    # One stretch of whole layers, about 400 rows; each pass draws the duration of a kernel from those that
+    # real kernels of the same group have, so noise is the profiler's own.
+    stretch = kernels.slice(600, 400)
+    random = np.random.default_rng(15)
+    false = judged = 0
+    for _ in range(200):
+        sides = [ProfileSide((replace(real, kernels=_drawn(stretch, kernels, random, 8)),)) for _ in "ab"]
+        rows = compare_profiles(*sides).rows.to_pylist()
+        verdicts = [row["verdict"] for row in rows if row["kind"] in ("step", "group")]
+        judged += len(verdicts)
+        false += sum(verdict in ("SLOWER", "FASTER", "MISSING") for verdict in verdicts)
+    assert judged > 200 * 20
+    assert false <= 0.01 * judged, f"{false} of {judged}"
+    print(f"false verdicts: {false} of {judged}")
+
+
+def _drawn(stretch: pa.Table, all_rows: pa.Table, random: np.random.Generator, steps: int) -> pa.Table:
+    """``steps`` unmarked passes of ``stretch`` with durations drawn from all real rows of the same group."""
+    rows = rows_of(all_rows)
+    pools = {
+        int(c): (rows.end - rows.start)[rows.group == i]
+        for i, c in enumerate(rows.groups["code"].to_pylist())
+    }
+    mine = rows_of(stretch)
+    codes = mine.groups["code"].to_numpy()[mine.group]
+    start = mine.start - mine.start[0]
+    parts = []
+    for step in range(steps):
+        spent = np.empty(len(codes), dtype=np.int64)
+        for code in np.unique(codes):
+            spent[codes == code] = random.choice(pools[int(code)], int((codes == code).sum()))
+        begin = 1_700_000_000_000_000_000 + step * 2 * int((mine.end - mine.start[0]).max()) + start
+        part = stretch.sort_by([("start_ns", "ascending"), ("duration_ns", "ascending")])
+        for name, values in (("start_ns", begin), ("duration_ns", spent)):
+            part = part.set_column(part.schema.get_field_index(name), name, pa.array(values, pa.int64()))
+        none = pa.nulls(len(codes), pa.int64())
+        parts.append(part.set_column(part.schema.get_field_index("step_id"), "step_id", none))
+    return pa.concat_tables(parts)
+
+
+def linear_programs(tmp_path: Path) -> tuple[ProfileSide, ProfileSide]:
+    """BF16 against W8A8: two linears read one quantised activation, one pays and one does not."""
+    bf16 = {"core_kind": "AI_CORE", "dtypes": "DT_BF16;DT_BF16", "formats": "ND;ND", "cores": 24}
+    int8 = {"core_kind": "MIX_AIC", "dtypes": "INT8;INT8", "formats": "ND;FRACTAL_NZ", "cores": 24}
+    pays, pays_not = "16,2048;2048,8192", "16,2048;2048,512"
+    norm = Kernel("RmsNorm", 6.0, 16, "AI_VECTOR_CORE", "16,2048;2048", "DT_BF16;DT_BF16", "ND;ND")
+    quant = Kernel("DynamicQuant", 6.0, 16, "AI_VECTOR_CORE")
+    head = Kernel("GatherV2", 9.0, 16, "AI_VECTOR_CORE", "129280,2048;16", "DT_BF16;INT32", "ND;ND")
+    before = [
+        norm,
+        Kernel("MatMulV2", 60.0, shapes=pays, **bf16),
+        Kernel("MatMulV2", 8.0, shapes=pays_not, **bf16),
+    ]
+    after = [
+        norm, quant,
+        Kernel("QuantBatchMatmulV3", 30.0, shapes=pays, **int8),
+        Kernel("QuantBatchMatmulV3", 12.0, shapes=pays_not, **int8),
+    ]  # fmt: skip
+    made = [
+        write_profile(tmp_path / f"{name}_ascend_pt", [head, *body * 5], seed=seed)
+        for seed, (name, body) in enumerate((("bf16", before), ("w8a8", after)))
+    ]
+    return read_profiles(made[0]), read_profiles(made[1])
+
+
+def test_linears_are_matched_by_shape_and_pay_for_their_dynamic_quant(tmp_path: Path) -> None:
+    done = compare_profiles(*linear_programs(tmp_path))
+    answers, unmatched = linear_answers(done.base, done.candidate)
+    assert unmatched == []
+    by_n = {answer.linear.n: answer for answer in answers}
+    assert by_n[8192].outcome == "INT8 pays" and by_n[512].outcome == "INT8 does not pay"
+    # Half of the 6 µs that both linears read goes to each.
+    assert by_n[8192].t_dynamic_quant_ns == pytest.approx(3e3, rel=0.05)
+    assert by_n[8192].net_ns == pytest.approx(60e3 - 30e3 - 3e3, rel=0.05)
+    assert by_n[512].net_ns == pytest.approx(8e3 - 12e3 - 3e3, rel=0.05)
+    low, high = by_n[512].net_low_ns, by_n[512].net_high_ns
+    assert low is not None and high is not None and low < -7e3 < high < 0
+    assert by_n[8192].calls == 5 and "INT8 pays, at most" in by_n[8192].sentence
+    listed = yaml.safe_load(quantise_list(answers))
+    assert [one["weight_shape"] for one in listed["keep_bf16"]] == [[512, 2048]]
+
+
+def test_linears_without_steps_say_what_is_needed(tmp_path: Path) -> None:
+    few = [Kernel("MatMulV2", 8.0, shapes="16,2048;2048,512")]
+    side = read_profiles(write_profile(tmp_path / "x_ascend_pt", few, seed=1, steps=1))
+    done = compare_profiles(side, side)
+    assert linear_answers(done.base, done.candidate) == (
+        [],
+        ["linears need steps on both sides: mark them, or profile more of them"],
+    )

@@ -93,3 +93,22 @@ def test_real_databases_and_csvs_are_compared(shared: Path, tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     groups = [row for row in json.loads(done.stdout)["rows"] if row["kind"] == "group"]
     assert len(groups) > 50
+
+
+def test_the_page_is_one_file_that_asks_for_nothing(tmp_path: Path, sides: tuple[str, str]) -> None:
+    page = tmp_path / "page.html"
+    done = alone(tmp_path / "home", "compare", *sides, "--page", str(page), "--linears")
+    assert done.returncode == 0, done.stderr
+    text = page.read_text()
+    assert "http" not in text.replace("http://www.w3.org", "") and "<svg" in text
+    for words in ("How the step changed", "Kernel groups", "judged apart", "Linears", "tilewatch compare"):
+        assert words in text
+    assert text.count("<circle") > 24 and "GroupedMatmul" in text
+
+
+def test_a_notebook_gets_a_frame(sides: tuple[str, str]) -> None:
+    import tilewatch
+
+    rows = tilewatch.compare(*sides)
+    assert rows.verdict[rows.kind == "group"].value_counts().index[0] == "SAME"
+    assert set(rows[rows.verdict == "SLOWER"].name) >= {"GroupedMatmul", "step"}

@@ -68,12 +68,14 @@ class Lease:
     """False where nothing says how far leases differ, and the conservative floor stands for it."""
 
 
-def judge(pairs: Pairs, limits: ComparisonLimits, anchors: Mask | None = None) -> Judged:
+def judge(
+    pairs: Pairs, limits: ComparisonLimits, anchors: Mask | None = None, *, unit: str = "processes"
+) -> Judged:
     """Verdicts of all pairs, false discovery rate controlled over those that have enough processes.
 
     ``anchors`` marks kernels that both builds share: where enough of them were measured in both leases, every
-    difference between leases is divided by their median drift. Excluded rows come back UNDECIDED with an
-    empty reason.
+    difference between leases is divided by their median drift. ``unit`` is what a replicate is called.
+    Excluded rows come back UNDECIDED with an empty reason.
     """
     within, freedom = _within(pairs, limits)
     difference = pairs.mean_log[1] - pairs.mean_log[0]
@@ -83,7 +85,7 @@ def judge(pairs: Pairs, limits: ComparisonLimits, anchors: Mask | None = None) -
     shift = np.where(pairs.between, drift.log if drift else 0.0, 0.0)
     test = tested(difference - shift, *added(within, freedom, lease.variance, lease.degrees))
     floor, floor_reason = floors(pairs, lease, limits)
-    decision = decide(_effects(pairs, test, floor, lease, limits), rule(limits))
+    decision = decide(_effects(pairs, test, floor, lease, limits), rule(limits, unit))
     note = "; between-lease spread unknown: no archived A/A runs of this device and method"
     decision.reason[pairs.between & ~lease.known & ~pairs.excluded] += note
     return Judged(
@@ -92,11 +94,11 @@ def judge(pairs: Pairs, limits: ComparisonLimits, anchors: Mask | None = None) -
     )  # fmt: skip
 
 
-def rule(limits: ComparisonLimits) -> Rule:
+def rule(limits: ComparisonLimits, unit: str = "processes") -> Rule:
     """What ``limits`` ask of a verdict, in the words of the one decision."""
     return Rule(
         limits.alpha, limits.power, limits.min_processes, limits.max_processes, limits.same_within,
-        "processes"
+        unit
     )  # fmt: skip
 
 

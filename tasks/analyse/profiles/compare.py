@@ -13,6 +13,7 @@ from tilewatch.data_contracts import from_rows
 from tilewatch.data_contracts.errors import TilewatchError
 from tilewatch.tasks.analyse.profiles.equal import Differences, differences
 from tilewatch.tasks.analyse.profiles.group_rows import group_rows
+from tilewatch.tasks.analyse.profiles.match import Unit
 from tilewatch.tasks.analyse.profiles.units import Program, matched, program
 from tilewatch.tasks.analyse.profiles.values import profile_of
 from tilewatch.tasks.analyse.profiles.verdicts import Level, level_of
@@ -39,6 +40,8 @@ class ProfilesCompared:
     level: Level
     differences: Differences
     notes: tuple[tuple[str, ...], tuple[str, ...]]
+    units: tuple[Unit | None, ...]
+    """Kernel groups behind every row; None for the step, its parts and the categories."""
 
 
 def compare_profiles(
@@ -70,10 +73,11 @@ def compare_profiles(
         "evidence": "measured",
         "analysis_version": ANALYSIS_VERSION,
     }
+    units = tuple(row.pop("unit", None) for row in rows)
     numbered = [{**shared, **row, "row_index": index} for index, row in enumerate(rows)]
     table = from_rows("profile_comparisons", numbered)
     notes = _notes(sides[0], base.why), _notes(sides[1], candidate.why)
-    return ProfilesCompared(table, *sides, level, differ, notes)
+    return ProfilesCompared(table, *sides, level, differ, notes, units)
 
 
 def _program(side: ProfileSide, name: str) -> Program:

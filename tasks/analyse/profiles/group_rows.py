@@ -26,7 +26,10 @@ def group_rows(
     differ: Differences,
     limits: ComparisonLimits,
 ) -> list[dict[str, Any]]:
-    """Rows of all units: computing first, by what they add to the step; communication is judged apart."""
+    """Rows of all units: computing first, by what they add to the step; communication is judged apart.
+
+    Beside the columns of the contract a row holds its ``unit``.
+    """
     apart = [_communicates(unit, base, candidate) for unit in units]
     rows: list[dict[str, Any]] = []
     for communicates in (False, True):
@@ -60,12 +63,13 @@ def _judged_rows(
     replicates = [values(units, side, sides[side], level.name) for side in (0, 1)]
     calls = [_call_ns(units, side, sides[side]) for side in (0, 1)]
     excluded = [not (unit.base and unit.candidate) or _by_calls_only(unit, level) for unit in units]
-    found = judged(replicates[0], replicates[1], (calls[0], calls[1]), excluded, limits)
+    found = judged(replicates[0], replicates[1], (calls[0], calls[1]), excluded, level, limits)
+    interval = found.test.interval(limits.alpha)
     rows = []
     for index, unit in enumerate(units):
         counts = (len(replicates[0][index]), len(replicates[1][index]))
         row = _described(unit, base, candidate, (calls[0][index], calls[1][index]))
-        row |= verdict_columns(found, index, level, counts, limits)
+        row |= verdict_columns(found, index, level, counts, interval)
         if not (unit.base and unit.candidate):
             row |= {"verdict": "MISSING", "verdict_reason": _ONE_SIDED[unit.change], "ratio": None}
         elif _by_calls_only(unit, level):
@@ -89,7 +93,7 @@ def _call_ns(units: Sequence[Unit], side: int, program: Program) -> Floats:
 
 
 def _described(unit: Unit, base: Program, candidate: Program, call_ns: tuple[float, float]) -> dict[str, Any]:
-    row: dict[str, Any] = {"kind": "group", "change": unit.change}
+    row: dict[str, Any] = {"kind": "group", "change": unit.change, "unit": unit}
     names, costliest = [], None
     for side, program, groups, call in (
         ("base", base, list(unit.base), call_ns[0]),

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from tilewatch.tasks.analyse.comparison.verdicts import Judged
+from tilewatch.tasks.analyse.profiles.values import Floats
 from tilewatch.tasks.analyse.profiles.verdicts import Level
-from tilewatch.tasks.analyse.statistics.limits import ComparisonLimits
 
 
 def verdict_columns(
-    judged: Judged, row: int, level: Level, counts: tuple[int, int], limits: ComparisonLimits
+    judged: Judged, row: int, level: Level, counts: tuple[int, int], interval: tuple[Floats, Floats]
 ) -> dict[str, Any]:
-    """Verdict, reason, ratio with interval, q, floor and replicates of one row."""
-    low, high = judged.test.interval(limits.alpha)
-    reason = _reason(judged, row, level)
+    """Verdict, reason, ratio with ``interval``, q, floor and replicates of one row."""
+    low, high = interval
+    reason = str(judged.reason[row])
     return {
         "verdict": str(judged.verdict[row]),
         "verdict_reason": f"{reason}; {level.sentence.split(',')[0].split(';')[0]}" if reason else None,
@@ -30,14 +30,6 @@ def verdict_columns(
         "base_replicates": counts[0],
         "candidate_replicates": counts[1],
     }
-
-
-def _reason(judged: Judged, row: int, level: Level) -> str:
-    """The common reason in the words of a profile, whose replicates are captures, steps or calls."""
-    if judged.extra_processes[row] == 0 and judged.verdict[row] == "UNDECIDED":
-        return f"neither a difference nor equality within the floor is shown by these {level.name}"
-    reason = str(judged.reason[row]).replace("processes", level.name)
-    return reason.replace("process", level.name.removesuffix("s"))
 
 
 def number(value: float) -> float | None:

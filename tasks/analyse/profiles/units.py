@@ -13,7 +13,7 @@ import numpy as np
 from tilewatch.tasks.analyse.profiles.match import NEW, REPLACED, VANISHED, Group, Unit, match
 from tilewatch.tasks.analyse.profiles.values import Floats, Profile
 
-_CONVERSIONS = {"TransData", "Cast", "NPUFormatCast", "Transpose", "TransposeD", "Identity", "TensorMove"}
+CONVERSIONS = {"TransData", "Cast", "NPUFormatCast", "Transpose", "TransposeD", "Identity", "TensorMove"}
 """Operators that only move or convert: a new one says that another format, dtype or layout is used."""
 _VERSION = re.compile(r"V\d+$")
 _SLOWER_CLOCK = 0.98
@@ -122,7 +122,7 @@ def cause(unit: Unit, base: Program, candidate: Program) -> str:
     a = [base.groups[i] for i in unit.base]
     b = [candidate.groups[j] for j in unit.candidate]
     if unit.change == NEW:
-        converts = all(group["op"] in _CONVERSIONS for group in b)
+        converts = all(group["op"] in CONVERSIONS for group in b)
         return "a conversion appeared that the base does not have" if converts else "only in the candidate"
     if unit.change == VANISHED:
         return "only in the base"

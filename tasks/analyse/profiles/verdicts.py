@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from tilewatch.tasks.analyse.profiles.values import Floats, Profile
 from tilewatch.tasks.analyse.statistics.limits import ComparisonLimits
 
 CAPTURES, STEPS, CALLS = "captures", "steps", "calls"
+_MOST = {CAPTURES: 20, STEPS: 200, CALLS: 1000}
+"""Replicates up to which UNDECIDED asks for more: longer profiles than these cost more than they tell."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def judged(
     candidate: Sequence[Floats],
     call_ns: tuple[Floats, Floats],
     excluded: Sequence[bool],
+    level: Level,
     limits: ComparisonLimits,
 ) -> Judged:
     """The common decision over rows of replicate values; ``call_ns`` is what the absolute floor is held to.
@@ -107,7 +110,7 @@ def judged(
         own_degrees=unknown,
         excluded=np.asarray(excluded, dtype=np.bool_),
     )
-    return judge(pairs, limits)
+    return judge(pairs, replace(limits, max_processes=_MOST[level.name]), unit=level.name)
 
 
 def _pair(

@@ -38,13 +38,15 @@ def waterfall_rows(
         [pair[1] for pair in replicated],
         (medians[0], medians[1]),
         [not min(pair) > 0 for pair in means],
+        level,
         limits,
     )
+    interval = found.test.interval(limits.alpha)
     rows = []
     for index, name in enumerate((STEP, *PARTS)):
         counts = (len(replicated[index][0]), len(replicated[index][1]))
         columns = (
-            verdict_columns(found, index, level, counts, limits)
+            verdict_columns(found, index, level, counts, interval)
             if not differ.refused
             else refusal("; ".join(differ.refused))
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewatch.tasks.analyse.profiles.compare import ProfilesCompared
+from tilewatch.tasks.analyse.profiles.linears import Answer
 from tilewatch.tasks.publish.display import duration, ratio
 
 GROUPS_SHOWN = 5
@@ -34,8 +35,26 @@ def lines(compared: ProfilesCompared) -> list[str]:
     return found
 
 
-def document(compared: ProfilesCompared) -> dict[str, Any]:
-    """Everything of the comparison as plain values: scope, notes, differences of collection, and all rows."""
+def linear_lines(answers: Sequence[Answer], unmatched: Sequence[str]) -> list[str]:
+    """The answer as a list: for each linear INT8 pays, does not, or cannot be told; the largest first."""
+    found = []
+    for answer in answers:
+        interval = ""
+        if answer.net_low_ns is not None and answer.net_high_ns is not None:
+            interval = f" ({signed(answer.net_low_ns)} to {signed(answer.net_high_ns)})"
+        other = f" + other {duration(answer.t_other_ns)}" if answer.t_other_ns else ""
+        found.append(
+            f"{answer.sentence}: BF16 {duration(answer.t_bf16_ns)} − INT8 {duration(answer.t_int8_ns)}"
+            f" + DynamicQuant {duration(answer.t_dynamic_quant_ns)}{other}"
+            f" = net {signed(answer.net_ns)} a call{interval}, {answer.calls:.4g} calls a step"
+        )
+    return found + list(unmatched) or ["no linear is BF16 on the base side and INT8 on the candidate side"]
+
+
+def document(
+    compared: ProfilesCompared, answers: tuple[Sequence[Answer], Sequence[str]] | None = None
+) -> dict[str, Any]:
+    """Everything of the comparison as plain values: scope, notes, differences, all rows, linears if asked."""
     differences = compared.differences
     return {
         "baseline": compared.rows["baseline"][0].as_py() if compared.rows.num_rows else None,
@@ -48,6 +67,8 @@ def document(compared: ProfilesCompared) -> dict[str, Any]:
         "warned": list(differences.warned),
         "changed": list(differences.changed),
         "rows": compared.rows.to_pylist(),
+        "linears": None if answers is None else [answer.row() for answer in answers[0]],
+        "linears_unmatched": None if answers is None else list(answers[1]),
     }
 
 
