@@ -10,6 +10,7 @@ import duckdb
 import numpy as np
 import pytest
 
+from tests.benchmarks import bench_cliffs
 from tilewatch.tasks.analyse.cliffs.cliffs import find_cliffs
 from tilewatch.tasks.analyse.cliffs.curves import Curves, curves, grouped_median
 from tilewatch.tasks.analyse.cliffs.explain import cliff_table
@@ -65,6 +66,58 @@ def test_a_single_point_above_its_neighbours_is_a_spike(make_run: Any) -> None:
     assert found(measured(make_run, axis, ideal)) == [(49, 50, "spike")]
 
 
+@pytest.mark.parametrize("period", [8, 16, 32, 64, 128])
+def test_a_staircase_that_never_returns_is_steps(make_run: Any, period: int) -> None:
+    axis = list(range(1, 257))
+    ideal = [20_000 + 10_000 * (-(-m // period)) for m in axis]
+    planted = [(m, m + 1, "step") for m in range(period, 256, period) if m + 16 <= 256]
+    assert found(measured(make_run, axis, ideal, noise=0.0005))[: len(planted)] == planted
+
+
+def test_a_staircase_on_an_uneven_axis_is_steps_where_three_points_show_it(make_run: Any) -> None:
+    axis = [
+        1,
+        16,
+        32,
+        48,
+        64,
+        96,
+        127,
+        128,
+        129,
+        160,
+        192,
+        255,
+        256,
+        257,
+        384,
+        511,
+        512,
+        513,
+        768,
+        1024,
+        2048,
+    ]
+    cliffs = found(measured(make_run, axis, [20_000 * -(-m // 128) for m in axis], noise=0.0005))
+    assert [c for c in cliffs if c[1] - c[0] == 1] == [(m, m + 1, "step") for m in (128, 256, 512)]
+
+
+@pytest.mark.parametrize("period", [8, 16, 32, 64, 128])
+def test_a_comb_of_any_period_is_a_comb_at_its_rises(make_run: Any, period: int) -> None:
+    axis = list(range(1, 560))
+    ideal = [20_000 * (1.2 if m % period else 1.0) for m in axis]
+    expected = [(m, m + 1, "comb") for m in range(period, 513, period)]
+    assert [c for c in found(measured(make_run, axis, ideal, noise=0.0005)) if c[0] <= 512] == expected
+
+
+def test_a_stretch_of_equal_values_is_not_a_cliff_however_its_neighbours_grow(make_run: Any) -> None:
+    axis = [1, 16, 64, 127, 128, 129, 160]
+    values = [100_000, 184_800, 184_800, 290_000, 291_000, 420_000, 430_000]
+    assert [
+        (b, a) for b, a, _ in found(measured(make_run, axis, values, noise=0.0002)) if (b, a) == (16, 64)
+    ] == []
+
+
 def test_growth_of_work_is_no_cliff_on_dense_and_on_doubling_axes(make_run: Any) -> None:
     for axis in (list(range(1, 129)), [1, 2, 4, 8, 16, 32, 64, 128, 256]):
         for ideal in (
@@ -112,8 +165,10 @@ def test_a_step_at_the_end_of_the_axis_is_unrefined(make_run: Any) -> None:
     assert (cliff.kind, cliff.measure_next) == ("unrefined", (144,))
 
 
-def test_single_values_show_no_noise_so_only_a_certain_rise_is_a_cliff(make_run: Any) -> None:
-    axis = list(range(120, 150))
+def test_single_values_show_no_noise_so_only_plateaus_or_a_certain_rise_make_a_cliff(make_run: Any) -> None:
+    long = np.array([[20_000 * (1.10 if m > 128 else 1.0)] for m in range(110, 150)])
+    assert found(make_run(long, axis_values=list(range(110, 150)))) == [(128, 129, "step")]
+    axis = [96, 104, 112, 120, 127, 128, 129, 130, 144, 152]
     for rise, expected in ((1.10, []), (1.2, [(128, 129, "step")])):
         ideal = np.array([[20_000 * (rise if m > 128 else 1.0)] for m in axis])
         assert found(make_run(ideal, axis_values=axis)) == expected
@@ -133,6 +188,23 @@ def test_every_planted_cliff_is_found_and_noise_makes_none(make_run: Any) -> Non
         print(f"{rise:4.2f} {hits:6d} {false:6d}")
         assert hits >= least
         assert false <= 2
+
+
+@pytest.mark.parametrize("axis", [bench_cliffs.DENSE, bench_cliffs.SPARSE], ids=["dense", "sparse"])
+def test_a_curve_without_a_cliff_shows_one_in_at_most_a_hundredth_of_cases(axis: Any) -> None:
+    curves_without = bench_cliffs.drawn(axis, lambda m: 20_000.0, 0.02, 5, 1_000, seed=11)
+    _, false = bench_cliffs.shares(curves_without, len(axis), set())
+    assert false <= 0.01 + 3 * (0.01 * 0.99 / 1_000) ** 0.5
+
+
+def test_a_step_of_5_percent_between_noisy_plateaus_is_found_by_the_points_around_it() -> None:
+    noisy = bench_cliffs.drawn(bench_cliffs.DENSE, lambda m: 20_000 * (1.05 if m > 128 else 1), 0.02, 20, 200)
+    recall, _ = bench_cliffs.shares(noisy, 256, {(128, 129)})
+    assert recall >= 0.95
+    (cliff,) = find_cliffs(
+        bench_cliffs.drawn(bench_cliffs.DENSE, lambda m: 20_000 * (1.05 if m > 128 else 1), 0.02, 20, 1)
+    )
+    assert cliff.kind == "step" and cliff.ratio == pytest.approx(cliff.after_ns / cliff.before_ns)
 
 
 def test_cliffs_do_not_depend_on_row_order(make_run: Any, shuffle: Any) -> None:

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from tilewatch.tasks.analyse.cliffs.curves import Curves
+from tilewatch.tasks.analyse.cliffs.plateaus import Plateaus, plateaus
 from tilewatch.tasks.analyse.cliffs.refine import measure_next
-from tilewatch.tasks.analyse.cliffs.steps import Mask, Steps, steps
+from tilewatch.tasks.analyse.cliffs.steps import Mask, Steps, steps, surprise
 from tilewatch.tasks.analyse.statistics.limits import CliffLimits
 from tilewatch.tasks.analyse.statistics.process_values import Floats, Integers
 
@@ -23,6 +25,9 @@ class Cliff:
     low: int
     before: int
     after: int
+    before_ns: float
+    after_ns: float
+    """Values on both sides: the points', or those fitted to sixteen points between noisy plateaus."""
     ratio: float
     trend_ratio: float
     kind: str
@@ -32,27 +37,88 @@ class Cliff:
 def find_cliffs(curves: Curves, limits: CliffLimits | None = None) -> list[Cliff]:
     """Cliffs of all curves, in the order of the rows.
 
-    Upward and downward; the fall that ends a comb or spike belongs to it and is no cliff of its own.
+    Upward and downward; the fall that ends a comb or spike belongs to it and is not a cliff of its own. A
+    stretch that leaves the trend only because its neighbours grow is not one: the latency itself must move.
     """
     limits = limits or CliffLimits()
     every = steps(curves, limits)
-    candidate = np.abs(every.excess) > every.threshold
+    candidate = (np.abs(every.excess) > every.threshold) & _moves(curves, every, limits)
     kind, back = classify(curves, every, candidate, limits)
+    kind, back = _falls_of_combs(curves, every, candidate, kind, back, limits)
     candidate &= ~_returns(every, candidate, kind, back)
     kind = _combs(curves, every, candidate, kind, back, limits)
+    # A fall to a single fast point before a tooth ends the tooth before it, also if its next one is missing.
+    candidate[:-1] &= ~((every.excess[:-1] < 0) & candidate[1:] & (kind[1:] == "comb"))
+    fitted, between = _between_plateaus(curves, every, candidate, limits)
+    kind[between] = np.where(fitted.jump[between] > 0, "step", "drop")
     found = []
-    for step in np.flatnonzero(candidate):
+    for step in np.flatnonzero(candidate | between):
         low = int(every.low[step])
+        values = curves.value_ns[low : low + 2]
+        if between[step]:
+            values = np.exp([fitted.before[step], fitted.after[step]])
         before, after = int(curves.axis[low]), int(curves.axis[low + 1])
         first, last = np.searchsorted(curves.index, [curves.index[low], curves.index[low] + 1])
         sampled = curves.axis[first:last]
         found.append(
             Cliff(
-                low, before, after, float(every.ratio[step]), float(every.trend_ratio[step]), str(kind[step]),
-                measure_next(before, after, sampled, limits),
+                low, before, after, float(values[0]), float(values[1]), float(values[1] / values[0]),
+                float(every.trend_ratio[step]), str(kind[step]), measure_next(before, after, sampled, limits),
             )
         )  # fmt: skip
     return found
+
+
+def _between_plateaus(
+    curves: Curves, every: Steps, candidate: Mask, limits: CliffLimits
+) -> tuple[Plateaus, Mask]:
+    """Steps that the points around them show although the two points alone do not: the surest in its reach.
+
+    None near a cliff that was found already: it would be the same one, or the fit has two jumps in it.
+    """
+    fitted = plateaus(curves, every.low, limits.reach)
+    if not len(every.low):
+        return fitted, candidate
+    size = np.abs(np.nan_to_num(fitted.statistic))
+    floor = np.maximum(limits.relative_floor, limits.absolute_floor_ns / curves.value_ns[every.low])
+    sure = (size > surprise(curves, every.low, limits) * limits.inflation) & (
+        np.abs(fitted.jump) > np.log1p(floor)
+    )
+    near = sliding_window_view(np.pad(candidate, limits.reach), 2 * limits.reach + 1).any(axis=1)
+    best = sliding_window_view(np.pad(size, limits.reach), 2 * limits.reach + 1).max(axis=1)
+    single = curves.axis[every.low + 1] - curves.axis[every.low] == 1
+    return fitted, np.asarray(sure & ~near & (size == best) & single)
+
+
+def _moves(curves: Curves, every: Steps, limits: CliffLimits) -> Mask:
+    """Steps whose ratio itself is beyond the effect floor, to the side on which it leaves the trend."""
+    floor = np.maximum(limits.relative_floor, limits.absolute_floor_ns / curves.value_ns[every.low])
+    ratio = np.log(every.ratio)
+    return np.asarray((np.sign(ratio) == np.sign(every.excess)) & (np.abs(ratio) > np.log1p(floor)))
+
+
+def _falls_of_combs(
+    curves: Curves, every: Steps, candidate: Mask, kind: Texts, back: Integers, limits: CliffLimits
+) -> tuple[Texts, Integers]:
+    """Falls that are back at once, again and again, end the teeth of a comb: its teeth are the rises after.
+
+    Where the period of a comb is a multiple of the alignment, each fast point is alone between slow ones: its
+    fall does not remain, and without this it would be the cliff and the rise after it what leads back.
+    """
+    low = every.low
+    second = _inside(curves, low, low + 2)
+    dips = candidate & (kind == "dip") & (_share_left(curves, every, candidate, second) < limits.remaining)
+    curve = curves.index[low]
+    many = np.bincount(curve[dips], minlength=int(curve.max(initial=-1)) + 1)[curve] >= limits.comb_teeth
+    falls = dips & many
+    rises = np.zeros(len(falls), dtype=bool)
+    rises[1:] = falls[:-1] & candidate[1:] & (every.excess[1:] > 0)
+    kind, back = kind.copy(), back.copy()
+    kind[falls] = "none"
+    kind[rises] = "spike"
+    back[rises] = low[rises] + 1
+    candidate &= ~falls
+    return kind, back
 
 
 def classify(curves: Curves, every: Steps, candidate: Mask, limits: CliffLimits) -> tuple[Texts, Integers]:
@@ -67,9 +133,11 @@ def classify(curves: Curves, every: Steps, candidate: Mask, limits: CliffLimits)
     third = _next_aligned(curves, low + 1, limits.alignment)
     second = _inside(curves, low, low + 2)
     # A value that is back at once needs no aligned one to show that the rise does not remain.
-    third = np.where((third < 0) & (_share_left(curves, every, second) < limits.remaining), second, third)
+    third = np.where(
+        (third < 0) & (_share_left(curves, every, candidate, second) < limits.remaining), second, third
+    )
     rise = curves.value_ns[low + 1] - curves.value_ns[low] * every.trend_ratio
-    remains = _share_left(curves, every, third) >= limits.remaining
+    remains = _share_left(curves, every, candidate, third) >= limits.remaining
     wide = axis[low + 1] - axis[low] > 1
     kind = np.select(
         [~candidate, wide | (third < 0), ~remains & (rise > 0), ~remains, rise > 0],
@@ -79,16 +147,29 @@ def classify(curves: Curves, every: Steps, candidate: Mask, limits: CliffLimits)
     return kind.astype(object), third
 
 
-def _share_left(curves: Curves, every: Steps, row: Integers) -> Floats:
+def _share_left(curves: Curves, every: Steps, candidate: Mask, row: Integers) -> Floats:
     """Share of each step's rise that is left at ``row``, without growth of work; NaN where ``row`` is −1."""
     value, axis, low = curves.value_ns, curves.axis, every.low
-    growth = _growth(curves, low, row)
+    growth = _growth(curves, _without_steps(curves, every, candidate), low, row)
     rise = value[low + 1] - value[low] - growth * (axis[low + 1] - axis[low])
     left = value[row] - value[low] - growth * (axis[row] - axis[low])
     return np.where(row >= 0, left / np.where(rise == 0, 1.0, rise), np.nan)
 
 
-def _growth(curves: Curves, low: Integers, row: Integers) -> Floats:
+def _without_steps(curves: Curves, every: Steps, candidate: Mask) -> Floats:
+    """Values with what each candidate leaves the trend by taken off all that follow it in its curve.
+
+    The mean slope of a staircase is its steps: taken for growth of work it would take every step away.
+    """
+    jump = np.zeros(len(curves.value_ns))
+    low = every.low[candidate]
+    jump[low + 1] = curves.value_ns[low + 1] - curves.value_ns[low] * every.trend_ratio[candidate]
+    running = np.cumsum(jump)
+    first = np.searchsorted(curves.index, curves.index, side="left")
+    return np.asarray(curves.value_ns - (running - running[first] + jump[first]))
+
+
+def _growth(curves: Curves, smooth: Floats, low: Integers, row: Integers) -> Floats:
     """Growth of work in ns per unit of the axis around the stretch from ``low`` to ``row``.
 
     The smaller of the slopes over a stretch as long on its left and on its right (at the ends of a curve half
@@ -106,7 +187,7 @@ def _growth(curves: Curves, low: Integers, row: Integers) -> Floats:
     for start, end in ((left, low), (row, right)):
         width = curves.axis[end] - curves.axis[start]
         enough = (width > 0) & (2 * width >= reach)
-        slope = (curves.value_ns[end] - curves.value_ns[start]) / np.where(enough, width, 1)
+        slope = (smooth[end] - smooth[start]) / np.where(enough, width, 1)
         slopes.append(np.where(enough, slope, np.nan))
     return np.asarray(np.fmax(np.nan_to_num(np.fmin(*slopes)), 0.0))
 

@@ -90,6 +90,7 @@ def _silent(found: Curves, seen: Records, limits: CliffLimits) -> list[Cliff]:
     return [
         Cliff(
             int(every.low[i]), int(found.axis[every.low[i]]), int(found.axis[every.low[i] + 1]),
+            float(found.value_ns[every.low[i]]), float(found.value_ns[every.low[i] + 1]),
             float(every.ratio[i]), float(every.trend_ratio[i]), "none", (),
         )
         for i in np.flatnonzero(quiet)
@@ -127,8 +128,7 @@ def _from_records(
 ) -> Explanation:
     beside = _neighbours(found, cliff.low)
     changes = field_changes(records, cliff.low, beside)
-    points = found.rows.select(["m", "m_e", "max_m_e", "n", "group_list"]).slice(cliff.low, 2).to_pylist()
-    units = _unit_changes(records, cliff, points)
+    units = _unit_changes(records, cliff, found, beside)
     parts = [f"{name} {old}→{new}" for name, (old, new) in changes.items()]
     base_m = records.table["base_m"][cliff.low].as_py()
     if units and "base_m" not in changes and base_m is not None:
@@ -138,7 +138,7 @@ def _from_records(
     if records.evidence == "observed":
         for op_type, own in others.items():
             if own.known(cliff.low):
-                more = {**field_changes(own, cliff.low, beside), **_unit_changes(own, cliff, points)}
+                more = {**field_changes(own, cliff.low, beside), **_unit_changes(own, cliff, found, beside)}
                 parts += [f"{op_type} {name} {old}→{new}" for name, (old, new) in more.items()]
                 every |= {f"{op_type} {name}": sides for name, sides in more.items()}
     changed = [f"{name}: {old} -> {new}" for name, (old, new) in every.items()]
@@ -150,16 +150,26 @@ def _from_records(
 
 
 def _unit_changes(
-    records: Records, cliff: Cliff, points: list[Mapping[str, Any]]
+    records: Records, cliff: Cliff, found: Curves, beside: tuple[bool, bool]
 ) -> dict[str, tuple[int, int]]:
-    """Unit counts that cross an integer in the direction of the latency."""
-    old = unit_counts(records, cliff.low, points[0])
-    new = unit_counts(records, cliff.low + 1, points[1])
-    slower = cliff.ratio > cliff.trend_ratio
+    """Unit counts that cross an integer in the direction of the latency, at this step and not at every one.
+
+    What also moves the same way at each neighbouring step moves with the axis: it explains no single step.
+    """
+    rows = [cliff.low - 1] * beside[0] + [cliff.low, cliff.low + 1] + [cliff.low + 2] * beside[1]
+    points = found.rows.select(["m", "m_e", "max_m_e", "n", "group_list"])
+    counts = [unit_counts(records, row, points.slice(row, 1).to_pylist()[0]) for row in rows]
+    at, slower = int(beside[0]), cliff.ratio > cliff.trend_ratio
+
+    def moved(name: str, step: int) -> bool:
+        old, new = counts[step].get(name), counts[step + 1].get(name)
+        return old is not None and new is not None and new != old and (new > old) == slower
+
+    others = [step for step in range(len(rows) - 1) if step != at]
     return {
-        name: (old[name], new[name])
-        for name in old
-        if name in new and new[name] != old[name] and (new[name] > old[name]) == slower
+        name: (counts[at][name], counts[at + 1][name])
+        for name in counts[at]
+        if moved(name, at) and not (others and all(moved(name, step) for step in others))
     }
 
 
@@ -197,8 +207,8 @@ def _row(found: Curves, cliff: Cliff, why: Explanation) -> dict[str, Any]:
         "cliff_id": hashlib.sha256(repr(place).encode()).hexdigest()[:16],
         "before": cliff.before,
         "after": cliff.after,
-        "before_ns": float(found.value_ns[cliff.low]),
-        "after_ns": float(found.value_ns[cliff.low + 1]),
+        "before_ns": cliff.before_ns,
+        "after_ns": cliff.after_ns,
         "ratio": cliff.ratio,
         "trend_ratio": cliff.trend_ratio,
         "class": cliff.kind,

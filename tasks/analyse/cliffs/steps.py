@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import norm
 
 from tilewatch.tasks.analyse.cliffs.curves import Curves, grouped_median
 from tilewatch.tasks.analyse.statistics.limits import CliffLimits
@@ -93,6 +94,20 @@ def _side_trend(slope: Floats, width: Floats, curve: Integers, side: int, limits
     return np.asarray(ordered[rows, middle])
 
 
+def surrounded(curves: Curves, low: Integers, reach: int) -> Mask:
+    """Boundaries with ``reach`` points of their curve on either side."""
+    first, last = np.maximum(low + 1 - reach, 0), np.minimum(low + reach, len(curves.axis) - 1)
+    room = (low + 1 - reach >= 0) & (low + reach < len(curves.axis))
+    own = curves.index[low]
+    return np.asarray(room & (curves.index[first] == own) & (curves.index[last] == own))
+
+
+def surprise(curves: Curves, low: Integers, limits: CliffLimits) -> Floats:
+    """Standard errors beyond which a step of a curve as long as its own is not chance, one a step."""
+    length = np.bincount(curves.index[low], minlength=int(curves.index.max(initial=-1)) + 1)
+    return np.asarray(norm.isf(limits.false_curves / 2 / np.maximum(length, 1))[curves.index[low]])
+
+
 def _threshold(curves: Curves, low: Integers, scatter: Floats, limits: CliffLimits) -> Floats:
     """Effect floor, curve scatter and process noise: the largest of them, in logs."""
     certain = np.log1p(limits.certain_rise)
@@ -103,5 +118,8 @@ def _threshold(curves: Curves, low: Integers, scatter: Floats, limits: CliffLimi
         np.log1p(limits.relative_floor), np.log1p(limits.absolute_floor_ns / curves.value_ns[low])
     )
     by_scatter = np.minimum(limits.deviations * scatter, certain)
-    by_noise = np.where(np.isnan(noise), certain, limits.noise_multiple * noise)
+    dense = surrounded(curves, low, limits.reach)
+    inflation = np.where(dense, limits.dense_inflation, limits.inflation)
+    multiple = inflation * surprise(curves, low, limits)
+    by_noise = np.where(np.isnan(noise), certain, multiple * noise)
     return np.asarray(np.maximum.reduce([floor, by_scatter, by_noise]))

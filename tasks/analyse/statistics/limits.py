@@ -104,8 +104,16 @@ class CliffLimits:
     certain_rise: float = 0.15
     """Enough by itself: the scatter of a comb is the comb. Also the floor where a point has one value, since
     it shows no noise (label rule of the public reference triples)."""
-    noise_multiple: float = 4.5
-    """Standard errors of the step by process values: at most 2 false steps in 2,500 with six processes."""
+    false_curves: float = 0.01
+    """Share of curves without a cliff that may show one by chance, whatever their length: each step is judged
+    at this share divided by the number of steps (Bonferroni)."""
+    inflation: float = 1.3
+    """An excess scatters by this much more than the step does: a noisy point is also in the trend beside it.
+    By simulation of flat, rising and bent curves of 21 and 256 points (tests/benchmarks/bench_cliffs.py)."""
+    dense_inflation: float = 1.45
+    """The same where the plateaus on both sides are long enough to show what two points alone may not."""
+    reach: int = 8
+    """Points on either side that a step between plateaus is fitted to."""
     neighbours: int = 2
     """Steps on either side that make the local trend; more would reach over the next tile boundary."""
     most_neighbours: int = 4
