@@ -15,7 +15,7 @@ from tilewatch.data_contracts.errors import ENVIRONMENT, FAILED, USAGE, Tilewatc
 from tilewatch.flows.cli.exits import MEANINGS, told
 from tilewatch.tasks.predict.errors import PredictError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAMS = ("tasks/measure/program/", "tasks/measure/reference_server/")
 """They run in another interpreter; what they raise ends as the exit code of their own process."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_errors import User
+from tests.flows.cli.test_errors import User
 from tilewatch.infra.archive import open_archive
 from tilewatch.infra.settings import Settings
 

@@ -13,7 +13,7 @@ from tilewatch.tasks.plan.experiment import load_experiments
 
 # 160 requests on 16 ranks, 7 tokens in a static verify step, top-6 of 256 experts, graphs as captured there.
 REFERENCE = Deployment(160, 16, 7, 256, 6, (1, 2, 4, 6, 8, 10))
-EXPERIMENTS = load_experiments(Path(__file__).parents[2] / "flows" / "experiments")
+EXPERIMENTS = load_experiments(Path(__file__).parents[3] / "flows" / "experiments")
 
 
 def test_the_reference_deployment_gives_its_known_point() -> None:

@@ -115,7 +115,7 @@ def test_an_upgrade_from_a_cann_that_has_no_rules_is_one_sentence(user: User) ->
 
 def test_a_malformed_experiment_file_names_file_line_and_field(tmp_path: Path) -> None:
     folder = tmp_path / "experiments"
-    shutil.copytree(Path(__file__).parents[2] / "flows" / "experiments", folder)
+    shutil.copytree(Path(__file__).parents[3] / "flows" / "experiments", folder)
     broken = folder / "quant_matmul.yaml"
     broken.write_text(broken.read_text().replace("processes: 5", "processes: five"))
     said = User(tmp_path / "home", TILEWATCH_EXPERIMENTS=str(folder)).fails("run", "A", code=2)

@@ -1,6 +1,7 @@
 """Every real profiler file at hand is read, or left with a reason: one line a file in profiler_samples.tsv.
 
-``python tests/read/test_profiler_samples.py`` prints the table anew, to be looked at before it is committed.
+``python tests/read/profiler/test_profiler_samples.py`` prints the table anew, to be looked at before it is
+committed.
 """
 
 from __future__ import annotations
