@@ -46,11 +46,14 @@ def replace(table: str, uri: str, options: dict[str, str], data: pa.Table, predi
     """
     properties = CommitProperties(custom_metadata={"contract_version": contract(table).version})
 
+    # A description that was reworded since is no other schema; delta-rs would refuse it.
+    plain = data.cast(pa.schema([field.remove_metadata() for field in data.schema]))
+
     def attempt() -> int:
         target = _for_writing(table, uri, options)
         write_deltalake(
             target,
-            data,
+            plain,
             mode="overwrite" if predicate else "append",
             predicate=predicate or None,
             writer_properties=LAYOUT,

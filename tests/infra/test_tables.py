@@ -308,6 +308,21 @@ def test_rows_from_before_a_column_existed_are_read_with_nulls_and_the_table_gro
     assert [None if flags is None else list(flags) for flags in found["flags"]] == [None] * 3 + [["odd"]] * 3
 
 
+def test_a_column_described_in_other_words_is_the_same_column(
+    local_tables: TableStore, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    present = contract("kernels")
+    with monkeypatch.context() as patch:
+        reworded = tuple(replace(c, description=f"formerly: {c.description}") for c in present.columns)
+        older = replace(present, columns=reworded)
+        for module in ("data_contracts.contract", "infra.tables.store", "infra.tables.delta"):
+            patch.setattr(import_module(f"tilewatch.{module}"), "contract", lambda _: older)
+        local_tables.write("kernels", _kernels(rows, "c1"))
+    local_tables.write("kernels", _kernels(rows, "c2"))
+    local_tables.write("kernels", _kernels(rows, "c1"))
+    assert sorted(local_tables.load("kernels")["capture_id"]) == ["c1"] * 3 + ["c2"] * 3
+
+
 def test_rows_from_before_a_required_column_hold_what_its_contract_says_of_older_rows(
     local_tables: TableStore, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
