@@ -12,12 +12,16 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from tilewatch.data_contracts.errors import USAGE, TilewatchError
+
 SHAPES = ("uniform", "skewed", "measured")
 COLUMNS = ["expert", "rows"]
 
 
-class LoadFileError(ValueError):
+class LoadFileError(TilewatchError):
     """A file of measured expert loads that cannot be used; the message names file, line and what is wrong."""
+
+    exit_code = USAGE
 
 
 def group_list(shape: str, m_e: int, experts: int, loads: Sequence[int] = ()) -> list[int]:

@@ -22,6 +22,8 @@ from typing import IO, Any
 import pyarrow as pa
 from python_calamine import CalamineError, load_workbook
 
+from tilewatch.data_contracts.errors import TilewatchError
+
 SUFFIXES = (".gz", ".zst", ".xz")
 SHEET = ".xlsx"
 LARGEST_BYTES = 64 << 30
@@ -33,7 +35,7 @@ _HEAD_BYTES = 64
 _COPY_BYTES = 1 << 20
 
 
-class NotPlainError(ValueError):
+class NotPlainError(TilewatchError):
     """A file that cannot be made plain; the message says what it looked like and what is wrong with it."""
 
 

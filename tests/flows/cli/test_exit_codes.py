@@ -20,8 +20,8 @@ PROGRAMS = ("tasks/measure/program/", "tasks/measure/reference_server/")
 """They run in another interpreter; what they raise ends as the exit code of their own process."""
 
 WRONG_REQUEST = {
-    "BuildEnvironmentError", "DeploymentError", "ExperimentError", "OutOfScope", "PlanError", "PredictError",
-    "QueryError", "SettingsError", "SimulatedBuildError", "SimulationError",
+    "BuildEnvironmentError", "DeploymentError", "ExperimentError", "LoadFileError", "OutOfScope", "PlanError",
+    "PredictError", "QueryError", "SettingsError", "SimulatedBuildError", "SimulationError",
 }  # fmt: skip
 WRONG_SURROUNDINGS = {
     "BucketError", "CredentialsError", "MeasureError", "NoSpaceError", "ServiceError",
