@@ -99,7 +99,48 @@ def _sentence(counts: dict[str, int], worst: Sequence[Row], covered: Coverage) -
     if not worst:
         return "Nothing was compared."
     said = covered.sentence[0].upper() + covered.sentence[1:]
-    return f"{said} {_worst_sentence(counts, worst[0], covered)}".strip()
+    return f"{said} {answer_words(worst[0])} {_worst_sentence(counts, worst[0], covered)}".replace(
+        "  ", " "
+    ).strip()
+
+
+def answer_words(row: Row, level: str = "build") -> str:
+    """The answer of one level in a sentence: the mean ratio with its interval, and what no point exceeds.
+
+    Empty without an answer: no point had enough processes, or the sweep is void.
+    """
+    verdict = row.get(f"{level}_verdict")
+    if not verdict:
+        return ""
+    found, low, high, worst = (row[f"{level}_{name}"] for name in ("ratio", "low", "high", "worst"))
+    said = (
+        f"{level_words(row, level)} is {verdict}: {ratio(found)} on average ({ratio(low)} to {ratio(high)})"
+    )
+    if worst <= 1:
+        return f"{said}, and no point of it is slower."
+    return f"{said}, and no point of it is slower by more than {worst - 1:.1%}."
+
+
+def level_words(row: Row, level: str) -> str:
+    """What a level is called: the build, an experiment, an operator, a curve."""
+    against = "" if row["base_arm"] == row["candidate_arm"] else f" against {row['base_arm']}"
+    arm = f"{row['candidate_arm']}{against}"
+    return {
+        "build": "All that was compared",
+        "experiment": f"Experiment {experiment_name(row['experiment'])}",
+        "operator": f"Operator {row['operator']}",
+        "curve": f"{experiment_name(row['experiment'])} {row['linear'] or ''} {arm}",
+    }[level].replace("  ", " ")
+
+
+def answers_of(comparisons: pa.Table, level: str) -> list[str]:
+    """One sentence a group of ``level`` that has an answer, the slowest first."""
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in comparisons.to_pylist():
+        if row[f"{level}_verdict"]:
+            found.setdefault((level_words(row, level), row[f"{level}_ratio"]), row)
+    rows = sorted(found.values(), key=lambda row: -row[f"{level}_ratio"])
+    return [answer_words(row, level) for row in rows]
 
 
 def _worst_sentence(counts: dict[str, int], first: Row, covered: Coverage) -> str:

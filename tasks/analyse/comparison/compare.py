@@ -17,7 +17,8 @@ from tilewatch.tasks.analyse.comparison.control import Control, control, control
 from tilewatch.tasks.analyse.comparison.decision import Mask
 from tilewatch.tasks.analyse.comparison.identity import Identity, identity
 from tilewatch.tasks.analyse.comparison.keys import check_names
-from tilewatch.tasks.analyse.comparison.pairing import SHAPE, as_pairs, pair, side
+from tilewatch.tasks.analyse.comparison.levels import ProcessDeviations, answers
+from tilewatch.tasks.analyse.comparison.pairing import SHAPE, as_pairs, deviations, pair, side
 from tilewatch.tasks.analyse.comparison.verdicts import Judged, Pairs, judge
 from tilewatch.tasks.analyse.statistics.limits import (
     ANALYSIS_VERSION,
@@ -38,6 +39,14 @@ ORDER BY place
 """
 
 
+_WEIGHTS = """
+SELECT coalesce(w.weight, 0.0)::DOUBLE AS weight
+FROM (SELECT *, row_number() OVER () AS place FROM rows) r
+LEFT JOIN weights w ON (w.experiment, w.arm, w.point_id) = (r.experiment, r.candidate_arm, r.point_id)
+ORDER BY place
+"""
+
+
 @dataclass(frozen=True)
 class Request:
     """How to compare: names shown, limits, and what the user chose to override.
@@ -45,7 +54,9 @@ class Request:
     ``baseline`` and ``candidate`` are labels or run ids as the user gave them. ``overrides`` names keys whose
     difference is to be ignored; the differences found are recorded on the rows they would have refused.
     ``history`` comes from ``between_lease_spread``. ``anchors`` (see ``anchor_kernels``) are kernels that the
-    builds share; what is measured in different leases is divided by their drift.
+    builds share; ``weights`` (experiment, arm, point_id, weight) is what each point counts in the answers of
+    curves, operators, experiments and the build, points that it lacks nothing; all count the same without
+    it. What is measured in different leases is divided by their drift.
     """
 
     baseline: str
@@ -55,6 +66,7 @@ class Request:
     overrides: tuple[str, ...] = ()
     history: pa.Table | None = None
     anchors: pa.Table | None = None
+    weights: pa.Table | None = None
 
 
 def compare_builds(
@@ -67,6 +79,7 @@ def compare_builds(
     overrides: Sequence[str] = (),
     history: pa.Table | None = None,
     anchors: pa.Table | None = None,
+    weights: pa.Table | None = None,
     second_lease: RunTables | None = None,
 ) -> pa.Table:
     """Candidate against baseline, point by point and arm by arm: a ``comparisons`` table (version 1).
@@ -79,7 +92,7 @@ def compare_builds(
     """
     request = Request(
         baseline, candidate_name, limits or ComparisonLimits(), ControlLimits(), tuple(overrides), history,
-        anchors,
+        anchors, weights,
     )  # fmt: skip
     first = _compare(base, candidate, request, None, ())
     if second_lease is None:
@@ -122,9 +135,10 @@ def _compare(
     check_names(request.overrides, "overrides")
     identities = identity(base, request.baseline), identity(candidate, request.candidate)
     base_side = side(base)
+    candidate_side = base_side if candidate is base else side(candidate)
     rows = pair(
         base_side,
-        base_side if candidate is base else side(candidate),
+        candidate_side,
         arms=arms,
         history=request.history,
         declared=declared,
@@ -134,11 +148,13 @@ def _compare(
     pairs = as_pairs(rows)
     judged = judge(pairs, request.limits, _anchor_rows(rows, request.anchors))
     checked = _control(base, candidate, request)
+    processes = deviations(rows, base_side, "base"), deviations(rows, candidate_side, "candidate")
     columns = {
         **_identity_columns(rows, identities, request, arms),
         **{name: rows[name] for name in SHAPE},
         **_statistics(rows, pairs, judged, request.limits.alpha),
         **_verdict_columns(rows, pairs, judged, checked),
+        **_level_columns(rows, pairs, judged, processes, request, checked),
     }
     return conform("comparisons", pa.table(columns))
 
@@ -253,6 +269,34 @@ def _anchor_ratio(pairs: Pairs, judged: Judged) -> pa.Array:
     if judged.drift is None:
         return pa.nulls(len(pairs.between), pa.float64())
     return pa.array(np.full(len(pairs.between), np.exp(judged.drift.log)), mask=~pairs.between)
+
+
+def _level_columns(
+    rows: pa.Table,
+    pairs: Pairs,
+    judged: Judged,
+    processes: tuple[ProcessDeviations, ProcessDeviations],
+    request: Request,
+    checked: Control,
+) -> dict[str, pa.Array]:
+    """The answer of each level on every row; none in a void sweep."""
+    weights = _weights(rows, request.weights)
+    columns = {}
+    for level, found in answers(rows, pairs, judged, processes, request.limits, weights).items():
+        for name in ("ratio", "low", "high", "worst"):
+            columns[f"{level}_{name}"] = pa.array(getattr(found, name), from_pandas=True)
+        columns[f"{level}_verdict"] = pa.array([word or None for word in found.verdict], pa.string())
+    if checked.status == "void":
+        return {name: pa.nulls(rows.num_rows, column.type) for name, column in columns.items()}
+    return columns
+
+
+def _weights(rows: pa.Table, weights: pa.Table | None) -> Floats | None:
+    """Weight of each row; 0 where the operating point does not call it."""
+    if weights is None:
+        return None
+    asked = {"rows": rows.select(["experiment", "candidate_arm", "point_id"]), "weights": weights}
+    return np.asarray(sql(_WEIGHTS, asked)["weight"].to_numpy())
 
 
 def _verdict_columns(rows: pa.Table, pairs: Pairs, judged: Judged, checked: Control) -> dict[str, pa.Array]:

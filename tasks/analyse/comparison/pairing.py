@@ -16,6 +16,7 @@ from tilewatch.tasks.analyse.comparison.keys import (
     named_differences,
     point_keys,
 )
+from tilewatch.tasks.analyse.comparison.levels import ProcessDeviations
 from tilewatch.tasks.analyse.comparison.verdicts import Pairs
 from tilewatch.tasks.analyse.statistics.process_values import (
     KEY,
@@ -46,12 +47,14 @@ class Side:
     captures: pa.Table
     statistics: pa.Table
     timing: pa.Table
+    processes: pa.Table
+    """One row a value: KEY, ``capture_id`` and ``away``, what the process is off its point's centre."""
 
 
 def side(tables: RunTables, role: str = "main") -> Side:
     """The main (or, for ``role="control"``, the A/A control) processes of ``tables``, ready to be paired."""
     values = process_values(tables.samples, tables.captures, role)
-    needed = (*KEY, "lease_id", "device", "null_reason", "value_ns")
+    needed = (*KEY, "capture_id", "lease_id", "device", "null_reason", "value_ns")
     values = values.select(needed)
     timing = sql(_TIMING, {"values": values})
     shape = ", ".join(f"min({name}) AS {name}" for name in SHAPE)
@@ -59,8 +62,10 @@ def side(tables: RunTables, role: str = "main") -> Side:
         f"SELECT experiment, arm, point_id, min(evidence) AS evidence, {shape} FROM points GROUP BY ALL",
         {"points": tables.points},
     )
-    statistics = _as_table(point_statistics(values))
-    return Side(points, point_keys(tables), capture_keys(tables), statistics, timing)
+    found = point_statistics(values)
+    kept = values.filter(values["value_ns"].is_valid()).select([*KEY, "capture_id"])
+    processes = kept.append_column("away", pa.array(found.away))
+    return Side(points, point_keys(tables), capture_keys(tables), _as_table(found), timing, processes)
 
 
 def pair(
@@ -131,6 +136,14 @@ def as_pairs(rows: pa.Table) -> Pairs:
     )
 
 
+def deviations(rows: pa.Table, one: Side, prefix: str) -> ProcessDeviations:
+    """What each process of one side is off the centre of the pair's row; ``prefix`` is base or candidate."""
+    asked = {"rows": rows.select(["experiment", f"{prefix}_arm", "point_id"]), "processes": one.processes}
+    found = sql(_DEVIATIONS.format(arm=f"{prefix}_arm"), asked)
+    names = ("place", "process", "stratum", "away")
+    return ProcessDeviations(*(np.asarray(found[name].to_numpy()) for name in names))
+
+
 def _only_arm(name: str, other: str) -> str:
     """SQL condition: rows of arm ``name`` in experiments that also have ``other``."""
     both = f"SELECT experiment FROM c_keys WHERE arm = '{_quoted(other)}'"
@@ -151,6 +164,14 @@ def _as_table(found: PointStatistics) -> pa.Table:
         table = table.append_column(name, pa.array(getattr(found, name), from_pandas=True))
     return table
 
+
+_DEVIATIONS = """
+SELECT r.place, dense_rank() OVER (ORDER BY p.capture_id) - 1 AS process,
+    dense_rank() OVER (ORDER BY p.experiment, p.arm) - 1 AS stratum, p.away
+FROM (SELECT *, row_number() OVER () - 1 AS place FROM rows) r
+JOIN processes p ON (p.experiment, p.arm, p.point_id) = (r.experiment, r.{arm}, r.point_id)
+ORDER BY r.place, process
+"""
 
 _TIMING = """
 SELECT experiment, arm, point_id, string_agg(lease_id, '|' ORDER BY lease_id) AS leases,

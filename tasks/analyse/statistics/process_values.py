@@ -72,6 +72,8 @@ class PointStatistics:
     """Degrees of freedom of that variance."""
     median_ns: Floats
     """Point value: median over the process values."""
+    away: Floats
+    """What each value of the sorted table is off the centre of its point, stalls held at their fence."""
     dies: Integers
     """Devices that measured the point: a block factor, taken out of mean and variance."""
 
@@ -94,7 +96,10 @@ def point_statistics(values: pa.Table) -> PointStatistics:
     dies, die_means, die_variances = _within_dies(device, logs, starts, counts)
     means, variances = np.where(dies > 1, die_means, means), np.where(dies > 1, die_variances, variances)
     degrees = np.where(counts > dies, np.maximum(kept - dies, 1), 0).astype(np.float64)
-    return PointStatistics(keys, counts, means, widened(variances, counts, kept), degrees, medians, dies)
+    away = logs - np.repeat(means, counts)
+    return PointStatistics(
+        keys, counts, means, widened(variances, counts, kept), degrees, medians, away, dies
+    )
 
 
 def _held(logs: Floats, device: Integers, counts: Integers, pool: Integers) -> tuple[Floats, Integers]:
