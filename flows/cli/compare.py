@@ -9,6 +9,7 @@ import pyarrow as pa
 import typer
 
 from tilewatch.flows.cli.compare_profiles import FailOn, ProfileOptions, compare_two_profiles
+from tilewatch.flows.cli.compare_rounds import compare_round_builds, compare_round_paths, show_rounds
 from tilewatch.flows.cli.exits import told
 from tilewatch.flows.cli.output import out, show_table, warn
 from tilewatch.flows.cli.progress import shown
@@ -68,12 +69,17 @@ def compare(
 
     Builds point by point, published once at comparisons/BASE/CANDIDATE/vN (servers: …/serving/vN); comparing
     the same runs again gives the same version. Paths of profiles (a folder, rank folders, an archive,
-    kernel_details.csv, op_summary_*.csv, a profiler database) are compared where they lie: nothing is
-    stored. A name that exists as a path is taken for one; `build:NAME` is not.
+    kernel_details.csv, op_summary_*.csv, a profiler database) and of results of a serving client (`vllm bench
+    serve`, SGLang, `evalscope perf`) are compared where they lie: nothing is stored. Results that were
+    ingested under two builds are judged too; the unit is the round. A name that exists as a path is taken
+    for one; `build:NAME` is not.
     """
     paths = as_path(base), as_path(candidate)
     if paths[0] is not None and paths[1] is not None:
         with told():
+            if (rounds := compare_round_paths(paths[0], paths[1])) is not None:
+                show_rounds(rounds, fail_on, as_json, as_csv)
+                return
             asked = ProfileOptions(
                 rank, tuple(override or ()), fail_on, linears, quantise_list, page, as_json, as_csv
             )
@@ -85,6 +91,11 @@ def compare(
         if version is not None:
             with open_archive(settings) as archive:
                 _show_version(archive, base, candidate, version, as_json, as_csv)
+            return
+        with open_archive(settings) as archive:
+            ingested = compare_round_builds(archive, base, candidate)
+        if ingested is not None:
+            show_rounds(ingested, fail_on, as_json, as_csv)
             return
         prefect_settings.apply(settings.home)
         from tilewatch.flows.compare import compare as compare_flow

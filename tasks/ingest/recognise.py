@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from tilewatch.tasks.read.captures.serving_bench import EVALSCOPE
 from tilewatch.tasks.read.host.npu_smi import looks_like_npu_smi
 from tilewatch.tasks.read.host.version_files import read_version_file, split_collected
 from tilewatch.tasks.read.plog.lines import HEADER
@@ -46,6 +47,7 @@ _ROOT = re.compile(r".+_ascend_(pt|ms)|PROF_.+|OPPROF_.+")
 _OUTPUT = "ASCEND_PROFILER_OUTPUT"
 _SUMMARY_FOLDERS = {"mindstudio_profiler_output", "summary", "timeline"}
 _LOG_NAME = re.compile(r"(plog|device|host|slogd|event)-.*\.log")
+_EVALSCOPE = EVALSCOPE.encode()
 _HEAD_BYTES = 1 << 16
 _HEAD_LINES = 200
 _VERSION_FILE_BYTES = 1 << 20
@@ -127,12 +129,12 @@ def _is_environment(path: Path) -> bool:
 
 
 def _is_serving_result(head: bytes) -> bool:
-    """A result line of a serving benchmark; only its beginning may be in ``head``, since details are long."""
-    line = head.lstrip().split(b"\n", 1)[0]
-    if not line.startswith(b"{"):
+    """A result of a serving benchmark; only its beginning may be in ``head``, since details are long."""
+    text = head.lstrip()
+    if not text.startswith((b"{", b"[")):
         return False
     try:
-        found = json.loads(line)
+        found = json.loads(text.split(b"\n", 1)[0])
     except ValueError:
-        return b'"backend"' in line and b'"duration"' in line and b'"completed"' in line
-    return isinstance(found, dict) and {"completed", "duration"} <= found.keys()
+        return all(key in text for key in (b'"backend"', b'"duration"', b'"completed"')) or _EVALSCOPE in text
+    return isinstance(found, dict) and ({"completed", "duration"} <= found.keys() or EVALSCOPE in found)

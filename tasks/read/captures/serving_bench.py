@@ -1,13 +1,20 @@
-"""Result lines of the SGLang serving benchmark client: one JSON object a run."""
+"""Results of serving clients, one JSON object a run: SGLang, ``vllm bench serve``, ``evalscope perf``.
+
+SGLang and vLLM share the names of the numbers; those of evalscope are sentences with their unit, and are
+stored under the names of the other two, in milliseconds.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +27,31 @@ from tilewatch.tasks.read.result import ReadResult
 TIMING = "timing"
 UNKNOWN_LOAD = "unknown"
 
+EVALSCOPE = "Time taken for tests (s)"
+_EVALSCOPE = {
+    EVALSCOPE: "duration",
+    "Succeed requests": "completed",
+    "Total requests": "num_prompts",
+    "Number of concurrency": "max_concurrency",
+    "Request throughput (req/s)": "request_throughput",
+    "Output token throughput (tok/s)": "output_throughput",
+    "Total token throughput (tok/s)": "total_token_throughput",
+    "Average input tokens per request": "random_input_len",
+    "Average output tokens per request": "random_output_len",
+}
+_EVALSCOPE_SECONDS = {
+    "Average time to first token (s)": "mean_ttft_ms",
+    "Average time per output token (s)": "mean_tpot_ms",
+    "Average inter-token latency (s)": "mean_itl_ms",
+    "Average latency (s)": "mean_e2el_ms",
+}
+_CONFIGURED = (
+    ("model", "model_id"), ("backend", "backend"), ("dataset", "dataset_name"),
+    ("concurrency", "max_concurrency"), ("request rate", "request_rate"), ("burstiness", "burstiness"),
+    ("prompts", "num_prompts"), ("random input length", "random_input_len"),
+    ("random output length", "random_output_len"), ("random range", "random_range_ratio"),
+)  # fmt: skip
+_LARGEST_DOCUMENT = 1 << 28
 _NEEDED = ("completed", "duration")
 _LONGEST_S = 9e9
 _LOAD = (
@@ -29,7 +61,9 @@ _LOAD = (
 
 
 def read(path: Path, origin: Origin, source_file: str | None = None) -> ReadResult:
-    """Contract ``serving_results`` from one JSONL file; ``also`` its ``requests`` and ``serving_metrics``.
+    """Contract ``serving_results`` from one file; ``also`` its ``requests`` and ``serving_metrics``.
+
+    The file holds a result a line, or one document over several lines.
 
     Durations are seconds in the file and latencies milliseconds. ``Infinity`` as request rate is no number
     and left out. A damaged line is refused. Requests and metrics are those of lines with per-request lists
@@ -40,7 +74,7 @@ def read(path: Path, origin: Origin, source_file: str | None = None) -> ReadResu
     refusals: list[Refusal] = []
     requests = 0
     loads: dict[int, str] = {}
-    with path.open("rb") as stream:
+    with _lines(path) as stream:
         for line, raw in enumerate(stream, start=1):
             if not raw.strip():
                 continue
@@ -63,6 +97,24 @@ def read(path: Path, origin: Origin, source_file: str | None = None) -> ReadResu
         facts,
         _details(path, name, origin, loads) if requests else {},
     )
+
+
+@contextmanager
+def _lines(path: Path) -> Iterator[Iterable[bytes]]:
+    """Lines of the file; one document that is written over several lines is one line."""
+    with path.open("rb") as stream:
+        first = stream.readline()
+        if first.strip() not in (b"{", b"["):
+            stream.seek(0)
+            yield stream
+            return
+        data = first + stream.read(_LARGEST_DOCUMENT)
+    try:
+        document = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        yield data.splitlines(keepends=True)
+        return
+    yield [orjson.dumps(one) for one in (document if isinstance(document, list) else [document])]
 
 
 def _details(path: Path, name: str, origin: Origin, loads: dict[int, str]) -> dict[str, pa.Table]:
@@ -90,6 +142,8 @@ def _run(raw: bytes) -> dict[str, Any]:
     run = json.loads(raw.decode("utf-8"))
     if not isinstance(run, dict):
         raise ValueError("a result is an object")
+    if EVALSCOPE in run:
+        run = _of_evalscope(run)
     if missing := [key for key in _NEEDED if not is_number(run.get(key))]:
         raise ValueError(f"no number {', '.join(missing)}: not a result of the serving benchmark")
     if not 0 <= run["duration"] < _LONGEST_S:
@@ -101,6 +155,25 @@ def _run(raw: bytes) -> dict[str, Any]:
     return run
 
 
+def _of_evalscope(run: dict[str, Any]) -> dict[str, Any]:
+    """A summary of evalscope under the names that the other clients have for the same."""
+    found = {name: run[said] for said, name in _EVALSCOPE.items() if said in run}
+    for said, name in _EVALSCOPE_SECONDS.items():
+        if is_number(run.get(said)):
+            found[name] = run[said] * 1000
+    return {"backend": "evalscope", **found}
+
+
+def configuration(run: Mapping[str, Any]) -> dict[str, str]:
+    """What the client was told, under one name each; the mean lengths of requests are in tokens."""
+    found = {name: str(run[key]) for name, key in _CONFIGURED if run.get(key) is not None}
+    completed = run.get("completed")
+    for name, key in (("input length", "total_input_tokens"), ("output length", "total_output_tokens")):
+        if is_number(run.get(key)) and is_number(completed) and completed:
+            found[name] = f"{run[key] / completed:.1f}"
+    return found
+
+
 def _row(run: dict[str, Any]) -> dict[str, Any]:
     texts = {key: run[key] for key in ("backend", "dataset_name") if isinstance(run.get(key), str)}
     limit = run.get("max_concurrency")
@@ -109,5 +182,6 @@ def _row(run: dict[str, Any]) -> dict[str, Any]:
         "max_concurrency": limit if isinstance(limit, int) and is_number(limit) else None,
         "completed": int(run["completed"]),
         "duration_ns": round(run["duration"] * 1e9),
+        "configuration": sorted(configuration(run).items()),
         "metrics": {key: float(value) for key, value in run.items() if is_number(value)},
     }
