@@ -82,6 +82,9 @@ def _show(report: IngestReport, dry_run: bool) -> None:
             out.print(f"{files.checks.num_rows - failed} of {files.checks.num_rows} self-checks hold")
     if report.skipped:
         show_rows(("not taken", "why"), [(s.name, s.reason) for s in report.skipped])
+    if report.answers:
+        rows = [(a.question, "yes" if a.answered else "no", a.found, a.setting) for a in report.answers]
+        show_rows(("what these files answer", "", "found", "to get it"), rows)
     if report.failed:
         show_rows(("not stored", "why"), [(f.name, f.reason) for f in report.failed])
 
@@ -128,5 +131,6 @@ def _plain(report: IngestReport) -> dict[str, object]:
     return {
         "captures": captures,
         "not_taken": [dataclasses.asdict(skipped) for skipped in report.skipped],
+        "answers": [dataclasses.asdict(answer) for answer in report.answers],
         "not_stored": [dataclasses.asdict(failed) for failed in report.failed],
     }

@@ -20,6 +20,7 @@ from tilewatch.tasks.analyse.savings.exposed import exposed_times
 from tilewatch.tasks.analyse.savings.phases import outside_stages, phase_costs
 from tilewatch.tasks.collect.archive import archive_capture, capture_prefix
 from tilewatch.tasks.collect.manifest import NAME, Manifest, parse_manifest, read_manifest
+from tilewatch.tasks.ingest.answers import Answer, answers
 from tilewatch.tasks.ingest.captures import IngestedCapture, Skipped, ingest_path
 from tilewatch.tasks.ingest.known_files import KnownFiles
 from tilewatch.tasks.read.captures.ingested_capture import FileAccount, IngestedTables, read_ingested
@@ -57,6 +58,7 @@ class IngestReport:
     captures: tuple[IngestedFiles, ...]
     skipped: tuple[Skipped, ...]
     failed: tuple[Failed, ...] = ()
+    answers: tuple[Answer, ...] = ()
 
 
 @dataclass
@@ -120,7 +122,8 @@ def ingest_paths(
         )
         for r in work.read
     ]  # fmt: skip
-    return IngestReport(tuple(captures), tuple(skipped), tuple(work.failed))
+    told = answers([r.found.tables for r in work.read if not r.copy])
+    return IngestReport(tuple(captures), tuple(skipped), tuple(work.failed), told)
 
 
 def _take(work: _Work, capture: IngestedCapture, given: str) -> None:

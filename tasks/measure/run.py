@@ -290,9 +290,12 @@ def _why_not_described(python: str, stderr: str) -> str:
     # torch_npu writes an error code of its own below the exception.
     lines = [line for line in stderr.splitlines() if line.strip() and not line.startswith("[")]
     last = lines[-1] if lines else "no message"
-    if missing := re.search(r"No module named '(torch|numpy)", last):
+    if missing := re.search(r"No module named '(torch_npu|torch|numpy)['.]", last):
+        extra, needed = (
+            ("npu", ", torch and torch_npu") if missing[1] == "torch_npu" else ("cpu", " and torch")
+        )
         return (
-            f"measure_python: {python} has no {missing[1]}; install tilewatch[cpu] there, or set "
-            "TILEWATCH_MEASURE_PYTHON to an interpreter that has numpy and torch"
+            f"measure_python: {python} has no {missing[1]}; install tilewatch[{extra}] there, or set "
+            f"TILEWATCH_MEASURE_PYTHON to an interpreter that has numpy{needed}"
         )
     return f"measure_python: {python} cannot run the measuring program: {last}"

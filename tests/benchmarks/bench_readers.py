@@ -45,9 +45,10 @@ print(json.dumps({{"rows": rows, "clock_s": took, "cpu_s": worked, "grown_mb": g
 """
 OURS = """
 from pathlib import Path
-from data_contracts import schema
-from tilewatch.tasks.read import kernel_rows, kernel_categories, timeline
+from tilewatch.data_contracts import schema
+from tilewatch.tasks.read.kernels import kernel_categories
 from tilewatch.tasks.read.origin import Origin
+from tilewatch.tasks.read.profiler import kernel_rows, timeline
 schema("kernels"), schema("quarantine"), kernel_categories.category_rules()
 origin = Origin("c" * 32, "01JZZZZZZZZZZZZZZZZZZZZZZZ", "cann", "b" * 16, "quant_matmul", "nz", "measured")
 path = Path(path)

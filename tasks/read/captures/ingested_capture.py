@@ -26,6 +26,10 @@ from tilewatch.tasks.read.result import ReadResult
 from tilewatch.tasks.read.tabular.plain_copy import NotPlainError, plain_copy
 
 UNKNOWN = "unknown"
+_SAID = (
+    "rank_id", "chip", "aic_count", "aiv_count", "aic_frequency_mhz", "device_id", "driver",
+    "profiler_level", "started_ns", "ended_ns",
+)  # fmt: skip
 _DOCUMENTS = {"capture.json", "environment.json"}
 
 
@@ -82,7 +86,7 @@ def read_ingested(
     verify(folder, manifest)
     origin = origin or _origin(manifest, capture)
     parts = _Parts()
-    checks = _read_profiler(folder, origin, parts, spool)
+    checks, said = _read_profiler(folder, origin, parts, spool)
     facts = _read_logs(folder, origin, parts, spool)
     if facts:
         losses = check_rows(origin, loss_checks(facts["loss"], facts["file_times"]))
@@ -97,17 +101,22 @@ def read_ingested(
     for path in _below(folder, "environment"):
         name = path.relative_to(folder).as_posix()
         parts.account.append(FileAccount(name, {}, 0, {}, "identity and device state, in environment.json"))
-    parts.tables["captures"] = [_captures(folder, manifest, capture, origin, raw_prefix)]
+    parts.tables["captures"] = [_captures(folder, manifest, capture, origin, raw_prefix, said)]
     tables = {name: pa.concat_tables(found) for name, found in parts.tables.items()}
     return IngestedTables(tables, tuple(sorted(parts.account, key=lambda a: a.file)), checks, facts)
 
 
-def _read_profiler(folder: Path, origin: Origin, parts: _Parts, spool: Path | None) -> pa.Table:
+def _read_profiler(
+    folder: Path, origin: Origin, parts: _Parts, spool: Path | None
+) -> tuple[pa.Table, dict[str, Any]]:
+    """Self-checks, and what the profile's own info files say of device, clock and time."""
     profiler = folder / "profiler"
     if not profiler.is_dir():
-        return schema("checks").empty_table()
+        return schema("checks").empty_table(), {}
     results = read_profiler(profiler, origin, spool=spool)
     checks = results.pop(CHECKS).table
+    infos = [result.facts for result in results.values() if result.facts.get("kind") == "profiler_info"]
+    said = {key: value for facts in infos for key, value in facts.items() if key in _SAID}
     for name, result in results.items():
         placed = ReadResult(_in_capture(result.table), _in_capture(result.quarantine), result.facts)
         table = _table_name(placed.table)
@@ -118,7 +127,7 @@ def _read_profiler(folder: Path, origin: Origin, parts: _Parts, spool: Path | No
         for further, rows in result.also.items():
             parts.tables.setdefault(further, []).append(_in_capture(rows))
         parts.account.append(_account(f"profiler/{name}", table, placed))
-    return checks
+    return checks, said
 
 
 def _read_serving(path: Path, origin: Origin, name: str, spool: Path | None) -> ReadResult:
@@ -228,20 +237,33 @@ _PROFILER_TABLES = (
 
 
 def _captures(
-    folder: Path, manifest: Manifest, capture: dict[str, Any], origin: Origin, raw_prefix: str
+    folder: Path,
+    manifest: Manifest,
+    capture: dict[str, Any],
+    origin: Origin,
+    raw_prefix: str,
+    said: Mapping[str, Any],
 ) -> pa.Table:
     environment = _document(folder / "environment.json")
     device = environment["device"]
     flat = dict(environment["build"]["components"])
     if conflicts := environment["build"]["conflicts"]:
         flat["conflicts"] = "; ".join(conflicts)
+    flat |= {key: str(value) for key, value in said.items() if not key.endswith("_ns")}
+    started, ended = said.get("started_ns", 0), said.get("ended_ns", 0)
+    if device["device"] == UNKNOWN and "device_id" in said:
+        device["device"] = str(said["device_id"])
+    if device["device_class"] == UNKNOWN and "chip" in said:
+        device["device_class"] = said["chip"]
     row = {
         **{k: v for k, v in origin.columns().items() if k != "process_index"},
         **{name: capture[name] for name in ("role", "kind", "agent", "status")},
         **{name: device[name] for name in ("host", "device", "device_class")},
         **dict.fromkeys(("plan_hash", "method_hash", "lease_id"), UNKNOWN),
         **dict.fromkeys(("process_index", "block", "method_version", "seed"), 0),
-        **dict.fromkeys(("started_ns", "ended_ns", "sample_count", "discarded_count"), 0),
+        **dict.fromkeys(("sample_count", "discarded_count"), 0),
+        "started_ns": started,
+        "ended_ns": max(started, ended),
         "file_count": len(manifest.files),
         "size_bytes": manifest.size_bytes,
         "raw_prefix": raw_prefix,

@@ -139,11 +139,10 @@ def _load_id(run: dict[str, Any]) -> str:
 
 
 def _run(raw: bytes) -> dict[str, Any]:
-    run = json.loads(raw.decode("utf-8"))
-    if not isinstance(run, dict):
+    document = json.loads(raw.decode("utf-8"))
+    if not isinstance(document, dict):
         raise ValueError("a result is an object")
-    if EVALSCOPE in run:
-        run = _of_evalscope(run)
+    run: dict[str, Any] = _of_evalscope(document) if EVALSCOPE in document else document
     if missing := [key for key in _NEEDED if not is_number(run.get(key))]:
         raise ValueError(f"no number {', '.join(missing)}: not a result of the serving benchmark")
     if not 0 <= run["duration"] < _LONGEST_S:

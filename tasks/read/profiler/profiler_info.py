@@ -84,5 +84,25 @@ def _facts(values: dict[str, Any]) -> dict[str, Any]:
         "aic_count": values.get("DeviceInfo[0].ai_core_num"),
         "aiv_count": values.get("DeviceInfo[0].aiv_num"),
         "aic_frequency_mhz": values.get("DeviceInfo[0].aic_frequency"),
+        "device_id": values.get("DeviceInfo[0].id"),
+        "driver": values.get("drvVersion", values.get("driver_version")),
     }
+    started, ended = _times_ns(values)
+    wanted |= {"started_ns": started, "ended_ns": ended}
     return {key: value for key, value in wanted.items() if value is not None}
+
+
+def _times_ns(values: dict[str, Any]) -> tuple[int | None, int | None]:
+    """When collecting began and ended, Unix time; torch_npu says the beginning on its monotonic clock."""
+    begin = _unix_ns(values.get("collectionTimeBegin"))
+    end = _unix_ns(values.get("collectionTimeEnd", values.get("end_info.collectionTimeEnd")))
+    first, last = (values.get(key) for key in ("start_info.start_monotonic", "end_info.MonotonicTimeEnd"))
+    if begin is None and end is not None and isinstance(first, int) and isinstance(last, int):
+        begin = end - (last - first)
+    return begin, end
+
+
+def _unix_ns(value: Any) -> int | None:
+    """A time of this century in µs (16 digits) or ns (19 digits); None for anything else."""
+    text = str(value)
+    return int(text) * 10 ** (19 - len(text)) if text.isdecimal() and len(text) in (16, 19) else None

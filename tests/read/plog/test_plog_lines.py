@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tilewatch.tasks.read.kernels.kernel_name import read_kernel_name, read_op_name
@@ -125,3 +127,13 @@ def test_an_op_name_gives_api_sequence_and_operator_type(
 ) -> None:
     found = read_op_name(name)
     assert (found.api, found.sequence, found.op_type) == (api, sequence, op_type)
+
+
+def test_the_drivers_own_line_form_has_thread_and_function(shared: Path) -> None:
+    log = (shared / "cases/drv_log_lines/plog-370_20230713074107861.log").read_bytes().splitlines()
+    lines = [parse_line(line) for line in log]
+    found = [(line.shape, line.pid, line.tid, line.function) for line in lines if line is not None]
+    assert found[:2] == [
+        ("driver", 370, 370, "drvHdcServerCreate"), ("driver", 370, 370, "drvHdcSetSessionReference"),
+    ]  # fmt: skip
+    assert len(found) == 3 and lines[0] is not None and lines[0].text.startswith("Create server success.")
