@@ -72,7 +72,7 @@ def test_an_ingested_capture_gives_tables_and_an_account_of_every_file(host: Pat
         assert set(found.tables[table]["capture_id"].unique().to_pylist()) == {capture.capture_id}
     assert set(found.tables["tilings"]["cann_version"].to_pylist()) == {"8.3.RC1.alpha001"}
     failed = found.checks.filter(pc.invert(found.checks["success"])).to_pylist()
-    assert found.checks.num_rows == 7 and {row["severity"] for row in failed} == {"warning"}
+    assert found.checks.num_rows == 8 and {row["severity"] for row in failed} == {"warning"}
     assert {row["detail"] for row in failed} == {
         "at most 997 operator calls by their sequence numbers; at most 4 tasks by their ids"
     }
