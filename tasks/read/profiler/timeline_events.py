@@ -22,6 +22,8 @@ IntArray = npt.NDArray[np.int64]
 TASK_COLUMNS = ("name", "type", "lane", "stream", "task", "block", "start", "duration")
 
 _COMMUNICATION = "COMMUNICATION"
+_KINETO = "kernel"
+"""Category of a device kernel in traces of Kineto, which have no task type."""
 _MARKS = (*SERVER_PREFIXES, PROFILER_PREFIX)
 _NARROW = np.iinfo(np.int32)
 
@@ -86,11 +88,14 @@ class TimelineEvents:
             phase = event.get("ph")
             if phase == "X":
                 args = event.get("args")
-                if isinstance(args, dict) and ("Task Type" in args or _is_kernel(event)):
+                if isinstance(args, dict) and (
+                    "Task Type" in args or event.get("cat") == _KINETO or _is_collective(event)
+                ):
                     tasks.append(event)
                 else:
                     self.host_event_count += 1
-                    if str(event.get("name")).startswith(_MARKS):
+                    name = event.get("name")
+                    if isinstance(name, str) and name.startswith(_MARKS):
                         marks.append(event)
                         places[id(event)] = place
             elif phase in ("s", "f"):
@@ -148,11 +153,6 @@ def _flow(identity: Any) -> int:
         return int(text)
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return -1 - (int.from_bytes(digest, "big") >> 1)
-
-
-def _is_kernel(event: dict[str, Any]) -> bool:
-    """A collective as a whole, or a kernel as Kineto writes it."""
-    return event.get("cat") == "kernel" or _is_collective(event)
 
 
 def _is_collective(event: dict[str, Any]) -> bool:
