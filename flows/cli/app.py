@@ -10,6 +10,7 @@ import typer
 from tilewatch.flows.cli import (
     agent,
     baseline,
+    collect_guide,
     compare,
     demo,
     deploy,
@@ -36,7 +37,7 @@ app = typer.Typer(
     "latency jump as M grows, why, and did the new CANN build change it?",
     epilog=f"Exit codes:  \n{_EXITS}",
 )
-for module in (run, compare, upgrade, query, ingest, prune, deploy, services, site, demo):
+for module in (run, compare, collect_guide, upgrade, query, ingest, prune, deploy, services, site, demo):
     module.register(app)
 app.add_typer(predict.app, name="predict")
 app.add_typer(baseline.app, name="baseline")

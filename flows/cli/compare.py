@@ -59,6 +59,16 @@ def compare(
     quantise_list: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --linears: write which should stay BF16.")
     ] = None,
+    cores: Annotated[
+        bool,
+        typer.Option("--cores", help="Of profiles: predicted against observed cores of every kernel row."),
+    ] = False,
+    soc: Annotated[
+        str | None, typer.Option(help="With --cores: the SoC, where the profile does not state its cores.")
+    ] = None,
+    cann: Annotated[
+        str | None, typer.Option(help="With --cores: the CANN release, where the profile does not state it.")
+    ] = None,
     page: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Of profiles: write the comparison as one HTML file.")
     ] = None,
@@ -81,8 +91,9 @@ def compare(
                 show_rounds(rounds, fail_on, as_json, as_csv)
                 return
             asked = ProfileOptions(
-                rank, tuple(override or ()), fail_on, linears, quantise_list, page, as_json, as_csv
-            )
+                rank, tuple(override or ()), fail_on, linears, quantise_list, page, as_json, as_csv,
+                cores, soc, cann,
+            )  # fmt: skip
             compare_two_profiles(paths[0], paths[1], asked)
         return
     base, candidate = base.removeprefix("build:"), candidate.removeprefix("build:")

@@ -39,6 +39,9 @@ class ProfileOptions:
     page: Path | None = None
     as_json: bool = False
     as_csv: bool = False
+    cores: bool = False
+    soc: str | None = None
+    cann: str | None = None
 
 
 def compare_two_profiles(base: Path, candidate: Path, asked: ProfileOptions) -> None:
@@ -58,9 +61,20 @@ def compare_two_profiles(base: Path, candidate: Path, asked: ProfileOptions) -> 
     else:
         for line in linear_lines(*answers) if answers else lines(compared):
             out.print(line, soft_wrap=True, markup=False)
+        for line in core_lines_of(compared, asked.soc, asked.cann) if asked.cores else ():
+            out.print(line, soft_wrap=True, markup=False)
     _write(compared, answers, asked)
     if asked.fail_on is not None and _slower(compared.rows):
         raise typer.Exit(FAILED)
+
+
+def core_lines_of(compared: ProfilesCompared, soc: str | None, cann: str | None) -> list[str]:
+    """Predicted against observed core counts of both sides, as lines."""
+    from tilewatch.tasks.analyse.profiles.predicted_cores import check_cores
+    from tilewatch.tasks.publish.profile_report.lines import core_lines
+
+    sides = (("base", compared.base), ("candidate", compared.candidate))
+    return [line for name, side in sides for line in core_lines(name, check_cores(side, soc=soc, cann=cann))]
 
 
 def linear_answers_of(compared: ProfilesCompared) -> tuple[list[Answer], list[str]]:

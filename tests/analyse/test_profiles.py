@@ -14,8 +14,13 @@ import yaml
 from tests.analyse.profile_case import Kernel, changed, fused, layer, program, write_profile
 from tilewatch.tasks.analyse.profiles.compare import ProfilesCompared, compare_profiles
 from tilewatch.tasks.analyse.profiles.linears import linear_answers
+from tilewatch.tasks.analyse.profiles.predicted_cores import check_cores
 from tilewatch.tasks.analyse.profiles.rows import rows_of
 from tilewatch.tasks.ingest.profiles import read_profiles
+from tilewatch.tasks.predict.calls import DynamicQuantCall
+from tilewatch.tasks.predict.environment import cann_version, platform
+from tilewatch.tasks.predict.predict import predict
+from tilewatch.tasks.publish.profile_report.guide import cannot_answer, guide
 from tilewatch.tasks.publish.profile_report.quantise_list import quantise_list
 from tilewatch.tasks.read.captures.profile_capture import ProfileSide
 
@@ -279,3 +284,37 @@ def test_linears_without_steps_say_what_is_needed(tmp_path: Path) -> None:
         [],
         ["linears need steps on both sides: mark them, or profile more of them"],
     )
+
+
+def test_cores_that_were_predicted_agree_and_others_are_findings(tmp_path: Path) -> None:
+    """A DynamicQuant of few rows on the cores that the host code of one release gives it, and on fewer."""
+    call = DynamicQuantCall(16, 2048)
+    device, release = platform("Ascend910B3"), cann_version("8.5.0")
+    expected = predict(call, device, release).block_dim
+    assert expected is not None and expected > 4
+    step = [
+        Kernel("GatherV2", 9.0, 16, "AI_VECTOR_CORE", "129280,2048;16", "DT_BF16;INT32", "ND;ND"),
+        Kernel("DynamicQuant", 5.0, expected, "AI_VECTOR_CORE", "16,2048"),
+        Kernel("DynamicQuant", 5.0, 4, "AI_VECTOR_CORE", "16,4096"),
+    ]
+    side = read_profiles(write_profile(tmp_path / "x_ascend_pt", step, seed=1))
+    done = compare_profiles(side, side)
+    check = check_cores(done.base, soc="Ascend910B3", cann="8.5.0")
+    assert check.agreement == 0.5 and "50.0% of 24 kernel rows" in check.sentence
+    (agreeing,) = [row for row in check.rows if row.observed == row.predicted]
+    assert agreeing.call == "M 16, K 2048" and agreeing.rows == 12
+    (other,) = [row for row in check.rows if row.observed == 4]
+    assert other.finding.startswith("this DynamicQuant (M 16, K 4096) ran on 4 of 40 vector cores; ")
+    unknown = check_cores(done.base, cann="8.5.0")
+    assert unknown.rows == () and "--soc says which it is" in unknown.sentence
+
+
+def test_a_profile_says_what_it_cannot_answer_and_which_setting_would(tmp_path: Path) -> None:
+    said = cannot_answer(
+        {"profiler_level": "Level0"}, {"config.common_config.with_stack": True}, ["start_ns"]
+    )
+    assert any("profiler_level=Level1" in text for text in said)
+    assert any("with_stack=False" in text for text in said)
+    columns = ["op_type", "input_shapes", "block_dim", "step_id", "start_ns"]
+    assert cannot_answer({"profiler_level": "Level1"}, {}, columns) == []
+    assert all(name in guide() for name in ("torch_npu", "SGLang", "vllm-ascend", "record_shapes"))

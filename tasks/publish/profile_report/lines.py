@@ -8,7 +8,9 @@ from typing import Any
 
 from tilewatch.tasks.analyse.profiles.compare import ProfilesCompared
 from tilewatch.tasks.analyse.profiles.linears import Answer
-from tilewatch.tasks.publish.display import duration, ratio
+from tilewatch.tasks.analyse.profiles.predicted_cores import CoreCheck
+from tilewatch.tasks.publish.display import NOTHING, duration, ratio
+from tilewatch.tasks.publish.profile_report.guide import cannot_answer
 
 GROUPS_SHOWN = 5
 _ORDER = ("SLOWER", "FASTER", "SAME", "UNDECIDED", "MISSING")
@@ -31,6 +33,7 @@ def lines(compared: ProfilesCompared) -> list[str]:
         ("mind", (*differ.warned, *differ.parallel)),
     )
     found += [f"{words}: {'; '.join(sentences)}" for words, sentences in told if sentences]
+    found += [f"not answered: {'; '.join(open_)}"] if (open_ := _unanswered(compared)) else []
     found.append(f"steps: base {'; '.join(compared.notes[0])} | candidate {'; '.join(compared.notes[1])}")
     return found
 
@@ -42,13 +45,23 @@ def linear_lines(answers: Sequence[Answer], unmatched: Sequence[str]) -> list[st
         interval = ""
         if answer.net_low_ns is not None and answer.net_high_ns is not None:
             interval = f" ({signed(answer.net_low_ns)} to {signed(answer.net_high_ns)})"
-        other = f" + other {duration(answer.t_other_ns)}" if answer.t_other_ns else ""
+        other = f" − other {duration(answer.t_other_ns)}" if answer.t_other_ns else ""
         found.append(
             f"{answer.sentence}: BF16 {duration(answer.t_bf16_ns)} − INT8 {duration(answer.t_int8_ns)}"
-            f" + DynamicQuant {duration(answer.t_dynamic_quant_ns)}{other}"
+            f" − DynamicQuant {duration(answer.t_dynamic_quant_ns)}{other}"
             f" = net {signed(answer.net_ns)} a call{interval}, {answer.calls:.4g} calls a step"
         )
     return found + list(unmatched) or ["no linear is BF16 on the base side and INT8 on the candidate side"]
+
+
+def core_lines(name: str, check: CoreCheck) -> list[str]:
+    """Agreement of one side, then a line a kernel group: rows, observed and predicted cores, and why."""
+    found = [f"cores, {name}: {check.sentence}"]
+    for row in check.rows:
+        told = NOTHING if row.predicted is None else str(row.predicted)
+        text = f"  {row.op} ({row.call}): {row.rows} rows on {row.observed} of {row.cores}, predicted {told}"
+        found.append(f"{text}; {row.finding or row.why}" if row.finding or row.predicted is None else text)
+    return found
 
 
 def document(
@@ -127,6 +140,17 @@ def _parts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     sums = [sum(row[f"{side}_step_ns"] or 0.0 for row in groups) for side in ("base", "candidate")]
     beside = f"kernel sums {duration(sums[0])} → {duration(sums[1])} overlap between streams"
     return [f"  {', '.join(told)}; {beside}"]
+
+
+def _unanswered(compared: ProfilesCompared) -> list[str]:
+    """What a profile of either side cannot answer, and which setting would."""
+    found: dict[str, None] = {}
+    for side in (compared.base, compared.candidate):
+        for profile in side.profiles:
+            kernels, capture = profile.capture.kernels, profile.capture
+            held = [name for name in kernels.column_names if kernels[name].null_count < kernels.num_rows]
+            found |= dict.fromkeys(cannot_answer(capture.facts, capture.settings, held))
+    return list(found)
 
 
 def _counts(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -112,3 +112,11 @@ def test_a_notebook_gets_a_frame(sides: tuple[str, str]) -> None:
     rows = tilewatch.compare(*sides)
     assert rows.verdict[rows.kind == "group"].value_counts().index[0] == "SAME"
     assert set(rows[rows.verdict == "SLOWER"].name) >= {"GroupedMatmul", "step"}
+
+
+def test_the_guide_names_settings_and_reasons(tmp_path: Path) -> None:
+    done = alone(tmp_path / "home", "collect-guide", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert set(document["recipes"]) == {"torch_npu", "SGLang", "vllm-ascend"}
+    assert all(one["why"] for one in document["settings"])
