@@ -6,6 +6,7 @@ sends on where an address is set.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -25,8 +26,21 @@ SHOWN_ROWS = 3
 Row = dict[str, Any]
 
 
+NOT_COMPARABLE = 5
+"""Exit code of a watch that was blind."""
+
+
 class NotComparableError(TilewatchError):
-    """A watch that could not compare every armed point: nothing can be said of the rest."""
+    """A watch that could not compare every armed point: nothing can be said of the rest.
+
+    ``text`` is what it told, and ``rows`` the comparison, of what was compared.
+    """
+
+    exit_code = NOT_COMPARABLE
+
+    def __init__(self, message: str, hint: str, text: str, rows: pa.Table) -> None:
+        super().__init__(message, hint)
+        self.text, self.rows = text, rows
 
 
 def confirmed_slower(rows: pa.Table) -> pa.Table:
@@ -65,13 +79,15 @@ def _tell(event: str, comparison: Comparison, slower: int, text: str) -> None:
     )
 
 
-def refuse_uncompared(comparison: Comparison, command: str) -> None:
+def refuse_uncompared(comparison: Comparison, command: str, text: str) -> None:
     """Raise NotComparableError where an armed point was refused, is missing, or could not be judged."""
     covered = coverage(comparison.rows)
     if not covered.whole:
         raise NotComparableError(
             covered.sentence,
             f"`{command}` shows every point; measure as the baseline was, or approve another",
+            text,
+            comparison.rows,
         )
 
 
@@ -119,3 +135,16 @@ def loud(
 def build_cause(row: Row) -> str:
     """The cause as the comparison itself knows it."""
     return str(row["cause"] or "unknown")
+
+
+def plain(text: str) -> str:
+    """An alert as a terminal shows it: no marks, one line a point, paths instead of links."""
+    lines = []
+    for line in text.replace("**", "").replace("`", "").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+        if not cells:
+            lines.append(re.sub(r"\[(\w+)\]\(file://([^)]*)\)", r"\1: \2", line))
+        elif cells[0] not in ("point", "---"):
+            point, ratio_text, before, now, cause = cells
+            lines.append(f"  {point}: {ratio_text}, {before} before, {now} now; {cause}")
+    return "\n".join(lines).strip()

@@ -61,7 +61,7 @@ def cann_upgrade(request: UpgradeRequest) -> Upgrade:
     compared = compare_confirmed(against, request.sweep, done.candidate)
     command = f"tilewatch compare {compared.rows['baseline'][0]} {done.candidate.run_id}"
     text = alert("cann-upgrade", compared, command, predicted_cause(predicted))
-    refuse_uncompared(compared, command)
+    refuse_uncompared(compared, command, text)
     return Upgrade(tuple(predicted), done.candidate, compared, text)
 
 

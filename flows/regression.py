@@ -42,7 +42,7 @@ def regression(request: RegressionRequest) -> Regression:
     compared = compare_confirmed(against, request.sweep, measured)
     command = f"tilewatch compare {compared.rows['baseline'][0]} {measured.run_id}"
     text = alert("regression", compared, command)
-    refuse_uncompared(compared, command)
+    refuse_uncompared(compared, command, text)
     return Regression(measured, compared, text)
 
 

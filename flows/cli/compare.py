@@ -8,12 +8,14 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from tilewatch.flows.cli.compare_profiles import FailOn, ProfileOptions, compare_two_profiles
+from tilewatch.flows.cli.compare_profiles import ProfileOptions, compare_two_profiles
 from tilewatch.flows.cli.compare_rounds import compare_round_builds, compare_round_paths, show_rounds
-from tilewatch.flows.cli.exits import told
+from tilewatch.flows.cli.exits import FailOn, told
+from tilewatch.flows.cli.exits import fail_on as fail_if
 from tilewatch.flows.cli.output import out, show_table, warn
 from tilewatch.flows.cli.progress import shown
 from tilewatch.flows.steps.profiles import as_path
+from tilewatch.flows.steps.sides import refuse_at_once
 from tilewatch.infra import prefect_settings
 from tilewatch.infra.archive import Archive, open_archive
 from tilewatch.infra.settings import load_settings
@@ -51,7 +53,11 @@ def compare(
     ] = None,
     rank: Annotated[int | None, typer.Option(min=0, help="Of profiles: compare this rank alone.")] = None,
     fail_on: Annotated[
-        FailOn | None, typer.Option(help="Of profiles: exit 1 if step or a computing group is SLOWER.")
+        list[FailOn] | None,
+        typer.Option(
+            help="For CI, any number: exit 4 if a point is SLOWER, 5 if an armed one was not compared, 6 if "
+            "one is missing. Of profiles: exit 1 if step or a computing group is SLOWER."
+        ),
     ] = None,
     linears: Annotated[
         bool, typer.Option("--linears", help="Of a BF16 and a W8A8 profile: for each linear, does INT8 pay?")
@@ -88,11 +94,11 @@ def compare(
     if paths[0] is not None and paths[1] is not None:
         with told():
             if (rounds := compare_round_paths(paths[0], paths[1])) is not None:
-                show_rounds(rounds, fail_on, as_json, as_csv)
+                show_rounds(rounds, tuple(fail_on or ()), as_json, as_csv)
                 return
             asked = ProfileOptions(
-                rank, tuple(override or ()), fail_on, linears, quantise_list, page, as_json, as_csv,
-                cores, soc, cann,
+                rank, tuple(override or ()), tuple(fail_on or ()), linears, quantise_list, page, as_json,
+                as_csv, cores, soc, cann,
             )  # fmt: skip
             compare_two_profiles(paths[0], paths[1], asked)
         return
@@ -106,8 +112,10 @@ def compare(
         with open_archive(settings) as archive:
             ingested = compare_round_builds(archive, base, candidate)
         if ingested is not None:
-            show_rounds(ingested, fail_on, as_json, as_csv)
+            show_rounds(ingested, tuple(fail_on or ()), as_json, as_csv)
             return
+        with shown(), open_archive(settings) as archive:
+            refuse_at_once(archive, base, candidate, override or [])
         prefect_settings.apply(settings.home)
         from tilewatch.flows.compare import compare as compare_flow
         from tilewatch.flows.steps.requests import CompareRequest
@@ -130,6 +138,7 @@ def compare(
     _show(done.rows, base, candidate, as_json, as_csv)
     if not (as_json or as_csv):
         _show_place(done.address, done.created, done.report)
+    fail_if(done.rows, fail_on or [])
 
 
 def report(

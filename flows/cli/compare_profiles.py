@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from tilewatch.flows.cli.exits import FAILED
+from tilewatch.flows.cli.exits import FAILED, FailOn
 from tilewatch.flows.cli.output import out, show_table
 
 if TYPE_CHECKING:
@@ -21,19 +20,13 @@ if TYPE_CHECKING:
     from tilewatch.tasks.analyse.profiles.linears import Answer
 
 
-class FailOn(StrEnum):
-    """Verdicts that can end the verb with exit code 1, for CI."""
-
-    SLOWER = "slower"
-
-
 @dataclass(frozen=True)
 class ProfileOptions:
     """What was asked of a comparison of two profiles, as the options of `compare` say it."""
 
     rank: int | None = None
     overrides: tuple[str, ...] = ()
-    fail_on: FailOn | None = None
+    fail_on: tuple[FailOn, ...] = ()
     linears: bool = False
     quantise_list: Path | None = None
     page: Path | None = None
@@ -64,7 +57,7 @@ def compare_two_profiles(base: Path, candidate: Path, asked: ProfileOptions) -> 
         for line in core_lines_of(compared, asked.soc, asked.cann) if asked.cores else ():
             out.print(line, soft_wrap=True, markup=False)
     _write(compared, answers, asked)
-    if asked.fail_on is not None and _slower(compared.rows):
+    if FailOn.SLOWER in asked.fail_on and _slower(compared.rows):
         raise typer.Exit(FAILED)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 import typer
 
-from tilewatch.flows.cli.compare_profiles import FailOn
-from tilewatch.flows.cli.exits import FAILED
+from tilewatch.flows.cli.exits import FAILED, FailOn
 from tilewatch.flows.cli.output import out, show_table
 from tilewatch.flows.steps.rounds import compare_sides, rounds_at, rounds_of
 
@@ -33,7 +33,7 @@ def compare_round_builds(archive: Archive, base: str, candidate: str) -> RoundsC
     return compare_sides(rounds_of(archive, base), rounds_of(archive, candidate), (base, candidate))
 
 
-def show_rounds(done: RoundsCompared, fail_on: FailOn | None, as_json: bool, as_csv: bool) -> None:
+def show_rounds(done: RoundsCompared, fail_on: Collection[FailOn], as_json: bool, as_csv: bool) -> None:
     """Print the verdicts, and exit 1 where ``fail_on`` asks for it."""
     if as_json or as_csv:
         show_table(done.rows, as_json=as_json, as_csv=as_csv)
@@ -42,5 +42,5 @@ def show_rounds(done: RoundsCompared, fail_on: FailOn | None, as_json: bool, as_
             rows = done.rows.filter(pc.equal(done.rows["configuration"], told))
             show_table(rows.select(list(SHOWN)), title=told)
         out.print(done.sentence, soft_wrap=True)
-    if fail_on is not None and "SLOWER" in done.rows["verdict"].to_pylist():
+    if FailOn.SLOWER in fail_on and "SLOWER" in done.rows["verdict"].to_pylist():
         raise typer.Exit(FAILED)

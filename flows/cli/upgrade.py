@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewatch.flows.cli.exits import told
+from tilewatch.flows.cli.exits import FailOn, told
+from tilewatch.flows.cli.exits import fail_on as fail_if
 from tilewatch.flows.cli.output import out
 from tilewatch.flows.cli.progress import shown
 from tilewatch.infra import prefect_settings
@@ -16,6 +19,8 @@ from tilewatch.infra.settings import load_settings
 from tilewatch.tasks.plan import choices
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from tilewatch.flows.steps.requests import SweepRequest
 
 Letters = Annotated[list[str] | None, typer.Argument(help="Experiments [default: A B C D].")]
@@ -26,6 +31,10 @@ Preset = Annotated[choices.OperatorPreset, typer.Option(help="How much.")]
 Agent = Annotated[choices.Agent, typer.Option(help="What executes.")]
 Build = Annotated[str | None, typer.Option(help="Label of the build under test.")]
 Processes = Annotated[int | None, typer.Option(min=2, max=100, help="Processes per arm.")]
+Fail = Annotated[
+    list[FailOn] | None,
+    typer.Option(help="For CI: exit 4 if a point is SLOWER in two leases. Not comparable is always exit 5."),
+]
 Arm = Annotated[str | None, typer.Option(help="Measure this arm alone.")]
 
 
@@ -52,6 +61,7 @@ def upgrade(
             help="Old and new build where both stand on this host, as for `run`: arms of one sweep.",
         ),
     ] = None,
+    fail_on: Fail = None,
 ) -> None:
     """After an upgrade: predict what changes, sweep the new build, compare, and name the three worst points.
 
@@ -73,11 +83,11 @@ def upgrade(
         check(asked.sweep)
         versions(asked)
         prefect_settings.ready()
-        with shown():
+        with _told_first(fail_on), shown():
             done = cann_upgrade(asked)
     if done.predicted:
         out.print(f"predicted for CANN {cann} → {to}: {len(done.predicted)} changes (tilewatch predict diff)")
-    out.print(done.text.strip(), soft_wrap=True, markup=False)
+    _show(done.text, done.comparison.rows, fail_on)
 
 
 def regression(
@@ -88,6 +98,7 @@ def regression(
     build: Build = None,
     processes: Processes = None,
     arm: Arm = None,
+    fail_on: Fail = None,
 ) -> None:
     """Measure, compare with the baseline, measure again what is SLOWER, and tell; as schedules do it.
 
@@ -104,9 +115,29 @@ def regression(
         )
         check(asked.sweep)
         prefect_settings.ready()
-        with shown():
+        with _told_first(fail_on), shown():
             done = watch(asked)
-    out.print(done.text.strip(), soft_wrap=True, markup=False)
+    _show(done.text, done.comparison.rows, fail_on)
+
+
+@contextmanager
+def _told_first(asked: Fail) -> Iterator[None]:
+    """Show what a watch told before it ends as not comparable; what got SLOWER is the more urgent ending."""
+    from tilewatch.flows.alerts import NotComparableError
+
+    try:
+        yield
+    except NotComparableError as error:
+        _show(error.text, error.rows, asked)
+        raise
+
+
+def _show(text: str, rows: pa.Table, asked: Fail) -> None:
+    from tilewatch.flows.alerts import confirmed_slower, plain
+
+    out.print(plain(text), soft_wrap=True, markup=False, highlight=False)
+    if confirmed_slower(rows).num_rows:
+        fail_if(rows, [what for what in asked or () if what is FailOn.SLOWER])
 
 
 def _asked(

@@ -17,6 +17,7 @@ from tilewatch.tasks.analyse.comparison.anchors import anchor_kernels
 from tilewatch.tasks.analyse.comparison.compare import compare_builds
 from tilewatch.tasks.analyse.statistics.spread import between_lease_spread
 from tilewatch.tasks.analyse.tables import RunTables, join
+from tilewatch.tasks.publish.comparison_report.causes import with_causes
 from tilewatch.tasks.publish.families import OPERATORS
 from tilewatch.tasks.publish.run_report.content import ReportContent
 from tilewatch.tasks.publish.run_report.report import render_report
@@ -61,7 +62,9 @@ def compare_archived(
             history=between_lease_spread([_tables(archive, others)] if others else []),
             second_lease=_tables(archive, second_ids) if second_ids else None,
         )
-        validated = validator.validate({OPERATORS.table: rows})
+        of_both = [("run_id", "in", list(sides.ids))]
+        both = (archive.tables.scan(name, of_both) for name in ("alignments", "tilings"))
+        validated = validator.validate({OPERATORS.table: with_causes(rows, *both)})
     report = _report(archive, validated.tables[OPERATORS.table], join([base, new]))
     return publish(settings, archive, OPERATORS, validated, report, plan_hashes=sides.plan_hashes())
 

@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 from tilewatch.flows.steps.baselines import baseline_runs
 from tilewatch.flows.steps.run_names import NothingToCompareError, newest
 from tilewatch.infra.archive import Archive
+from tilewatch.tasks.analyse.comparison.keys import check_names
+from tilewatch.tasks.analyse.comparison.serving_groups import OVERRIDABLE as SERVING_KEYS
 
 Ids = tuple[Sequence[str], Sequence[str]]
 
@@ -74,3 +76,12 @@ def both_sides(archive: Archive, baseline: str, candidate: str, ids: Ids | None 
     if gone := sorted(set(sides.ids) - set(runs["run_id"].to_pylist())):
         raise NothingToCompareError(f"run {gone[0]} is not in the archive any more")
     return sides
+
+
+def refuse_at_once(archive: Archive, baseline: str, candidate: str, overrides: Sequence[str]) -> None:
+    """What a comparison would refuse after it began: an unknown key, a name that stands for nothing, one run.
+
+    Raises AnalysisError or NothingToCompareError.
+    """
+    check_names(set(overrides) - set(SERVING_KEYS), "overrides")
+    both_sides(archive, baseline, candidate)

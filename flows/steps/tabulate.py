@@ -11,8 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tilewatch.flows.steps.run_names import NothingToCompareError
 from tilewatch.flows.steps.series import follow
 from tilewatch.infra.archive import Archive
+from tilewatch.infra.errors import ObjectMissingError
 from tilewatch.infra.logs import event
 from tilewatch.infra.progress import current
 from tilewatch.infra.raw_zone import archived_document, captures_of
@@ -65,9 +67,14 @@ def tabulate_run(
 def rebuild_run(settings: Settings, archive: Archive, run_id: str) -> Tabulated:
     """Rebuild every table of an archived run from raw alone: nothing is taken from the tables.
 
-    Raises ObjectMissingError if the run was never archived.
+    Raises NothingToCompareError if the run was never archived.
     """
-    document = archived_document(archive, run_id)
+    try:
+        document = archived_document(archive, run_id)
+    except ObjectMissingError as error:
+        raise NothingToCompareError(
+            f"run {run_id} is not in the archive", "`tilewatch runs` lists what is"
+        ) from error
     prefixes = {letter: captures_of(archive, document, letter) for letter in document.experiments}
     current().stage("fetch", sum(len(p) for p in prefixes.values()))
     settings.prepare()
