@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from tilewatch.tasks.plain_text import visible
 
@@ -21,7 +21,8 @@ def templates(package: str, folder: str, **filters: Callable[..., Any]) -> jinja
         undefined=jinja2.StrictUndefined,
         finalize=_shown,
     )
-    environment.filters.update(filters)
+    # For values that a form sends back: escaped for markup and otherwise as they are.
+    environment.filters.update(filters, exact=escape)
     return environment
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Sequence
 from decimal import Decimal
@@ -10,13 +9,13 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.csv
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from tilewatch.tasks.plain_text import visible, without_formulas
+from tilewatch.tasks.plain_text import visible
+from tilewatch.tasks.publish.files import table_csv
 
 PIPED_WIDTH = 160
 
@@ -66,15 +65,7 @@ def to_json(table: pa.Table) -> str:
 
 def to_csv(table: pa.Table) -> str:
     """All rows as CSV; lists and maps become their JSON, and no text is a formula."""
-    columns = [
-        pa.array([None if v is None else orjson.dumps(v).decode() for v in column.to_pylist()])
-        if pa.types.is_nested(column.type)
-        else column
-        for column in table.columns
-    ]
-    buffer = io.BytesIO()
-    pyarrow.csv.write_csv(without_formulas(pa.table(columns, names=table.column_names)), buffer)
-    return buffer.getvalue().decode()
+    return table_csv(table).decode()
 
 
 def show_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str = "") -> None:

@@ -19,6 +19,7 @@ from tilewatch.tasks.predict.questions.coverage import coverage_rows
 from tilewatch.tasks.predict.questions.experiments import curves
 from tilewatch.tasks.predict.questions.explanation import explain
 from tilewatch.tasks.predict.questions.sweeps import sweep_table
+from tilewatch.tasks.publish.files import table_csv
 
 SOC, CANN = "Ascend910_9391", "9.1.0"
 PLATFORMS = (SOC, "Ascend910B2", "Ascend950PR_9599")
@@ -110,9 +111,9 @@ def _call(m: int, k: int, n: int | None, experts: int, weight_format: str) -> Op
 
 
 def _write(made: pa.Table, to: Path) -> None:
-    from pyarrow import csv, parquet
+    from pyarrow import parquet
 
     if to.suffix == ".parquet":
         parquet.write_table(made, to)
     else:
-        csv.write_csv(made, to)
+        to.write_bytes(table_csv(made))

@@ -28,12 +28,13 @@ from tilewatch.infra.archive import Archive
 from tilewatch.infra.errors import ObjectMissingError, QueryError, StoreError
 from tilewatch.infra.tables.live import LiveTables
 from tilewatch.infra.tables.query import Limits
+from tilewatch.tasks.publish.files import table_csv
 from tilewatch.tasks.publish.site import pages
 from tilewatch.tasks.publish.site.listing import everything
 from tilewatch.tasks.publish.site.listings import LISTINGS
 from tilewatch.tasks.publish.site.pages import Page
 from tilewatch.tasks.publish.site.reading import Asked, NotThereError
-from tilewatch.tasks.publish.site.render import csv_of, html_of, json_of
+from tilewatch.tasks.publish.site.render import html_of, json_of
 
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 QUERY_LIMITS = Limits(seconds=30.0, rows=5_000, memory="512MB")
@@ -233,7 +234,7 @@ def _plotly() -> bytes:
 def _data(table: pa.Table, form: str) -> Response:
     if form == "json":
         return Response(json_of(table), media_type="application/json")
-    return Response(csv_of(table), media_type="text/csv; charset=utf-8")
+    return Response(table_csv(table), media_type="text/csv; charset=utf-8")
 
 
 def _html(page: Page, asked: Asked, status: int = 200) -> Response:

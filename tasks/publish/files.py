@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -30,4 +31,17 @@ def comparison_csv(comparison: pa.Table) -> bytes:
             comparison = comparison.set_column(position, field.name, joined)
     sink = pa.BufferOutputStream()
     pa.csv.write_csv(without_formulas(comparison), sink)
+    return bytes(sink.getvalue())
+
+
+def table_csv(table: pa.Table) -> bytes:
+    """All rows as CSV with a header; lists and maps become their JSON, and no text is a formula."""
+    columns = [
+        pa.array([None if v is None else orjson.dumps(v, default=str).decode() for v in column.to_pylist()])
+        if pa.types.is_nested(column.type)
+        else column
+        for column in table.columns
+    ]
+    sink = pa.BufferOutputStream()
+    pa.csv.write_csv(without_formulas(pa.table(columns, names=table.column_names)), sink)
     return bytes(sink.getvalue())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 
 import jinja2
@@ -45,11 +46,13 @@ def test_what_people_write_is_shown_as_it_is() -> None:
 
 def test_a_name_in_a_page_is_neither_markup_nor_turns_its_line() -> None:
     page = templates("tilewatch.tasks.publish", "templates")
-    page.loader = jinja2.DictLoader({"page": '<td title="{{ name }}">{{ name }}</td>{{ own|safe }}'})
+    text = '<td title="{{ name }}">{{ name }}</td>{{ own|safe }}<i>{{ name|exact }}</i>'
+    page.loader = jinja2.DictLoader({"page": text})
     name = f'{TURNS}"><script>alert(1)</script>'
-    shown = page.get_template("page").render(name=name, own="<b>ours</b>")
+    shown, _, sent_back = page.get_template("page").render(name=name, own="<b>ours</b>").partition("<i>")
     assert "<script>" not in shown and "\u202e" not in shown and "\\u202e" in shown
     assert shown.endswith("<b>ours</b>")
+    assert "<script>" not in sent_back and html.unescape(sent_back) == f"{name}</i>"
 
 
 def test_a_sheet_calculates_no_name_and_keeps_numbers_and_words() -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import datetime
-import io
 from typing import Any
 from urllib.parse import quote
 
 import orjson
 import pyarrow as pa
-import pyarrow.csv
 
 from tilewatch.tasks.pages import templates
+from tilewatch.tasks.plain_text import visible
 from tilewatch.tasks.publish.display import NOTHING, digits, duration, ratio
 from tilewatch.tasks.publish.site.listing import Column
 from tilewatch.tasks.publish.site.pages import Page
@@ -39,7 +38,6 @@ SHAPES = {
     "MISSING": "∅",
 }
 """A verdict is told by shape as well as by colour."""
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def cell(value: Any, kind: str = "text") -> str:
@@ -62,11 +60,6 @@ def cell(value: Any, kind: str = "text") -> str:
     return visible(str(value))
 
 
-def visible(text: str) -> str:
-    """``text`` with characters that do not print, or turn the direction of writing, as their code."""
-    return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
-
-
 def html_of(page: Page, asked: Asked, user: str | None = None) -> str:
     """The page as HTML. Everything in it that comes from outside is escaped."""
     return _ENVIRONMENT.get_template(page.template).render(
@@ -81,27 +74,6 @@ def json_of(table: pa.Table) -> bytes:
         {k: dict(v) if k in maps and v is not None else v for k, v in r.items()} for r in table.to_pylist()
     ]
     return orjson.dumps(rows, default=str)
-
-
-def csv_of(table: pa.Table) -> bytes:
-    """All rows as CSV; lists and maps become JSON, text that a spreadsheet would calculate gets a quote."""
-    names = table.column_names
-    columns = [_csv_column(table.column(i), table.schema.field(i).type) for i in range(len(names))]
-    buffer = io.BytesIO()
-    pyarrow.csv.write_csv(pa.table(columns, names=names), buffer)
-    return buffer.getvalue()
-
-
-def _csv_column(column: pa.ChunkedArray, kind: pa.DataType) -> Any:
-    if pa.types.is_nested(kind):
-        return pa.array(
-            [None if v is None else orjson.dumps(v, default=str).decode() for v in column.to_pylist()]
-        )
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return pa.array(
-            [f"'{v}" if v and v.startswith(_FORMULA) else v for v in column.to_pylist()], pa.string()
-        )
-    return column
 
 
 def _classes(column: Column) -> str:
