@@ -81,5 +81,7 @@ def device_number(settings: Settings) -> int:
 
 def _lock_name(document: RunDocument, device: int) -> str:
     """One lock a card: its dies share power and heat. The CPU of a host is one device, whatever N."""
-    name = re.sub(r"[^a-z0-9]+", "-", f"{document.agent}-{document.device_class}".lower()).strip("-")
+    # Of an NPU's class the name alone: its clock comes from a tool that may once not answer.
+    named = document.device_class if document.agent == "cpu" else document.device_class.split(",")[0]
+    name = re.sub(r"[^a-z0-9]+", "-", f"{document.agent}-{named}".lower()).strip("-")
     return name if document.agent == "cpu" else f"{name}-card{device // dies_of(document.device_class)}"

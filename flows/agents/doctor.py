@@ -175,7 +175,7 @@ def _describes(settings: Settings) -> Finding:
     except MeasureError as error:
         return Finding("npu agent", "fail", str(error), "See the checks above")
     cann = release_text(found.components) or "unknown"
-    what = f"{found.device}, {found.cores} AI Cores, CANN {cann}, build {found.build_id}"
+    what = f"{found.device_class}, {found.cores} AI Cores in force, CANN {cann}, build {found.build_id}"
     if found.facts.get("evidence") != "measured":
         return Finding("npu agent", "warn", f"{what}: a stand-in, its numbers are simulated", SET_ENV)
     if mixed := mixes(found.components):

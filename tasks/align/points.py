@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from tilewatch.data_contracts import conform, from_rows
+from tilewatch.tasks.align.least_time import least_time, limits_of, work_of
 from tilewatch.tasks.plan.run_document import RunDocument
 from tilewatch.tasks.sql import sql
 
@@ -48,6 +49,8 @@ def _planned(
     document: RunDocument, experiment: str, arm: str, point: dict[str, Any], processes: int, control: bool
 ) -> dict[str, Any]:
     group_list = point["group_list"]
+    work = work_of(point)
+    least = least_time(work, limits_of(document.device_class), str(document.method.get("cache", "")))
     keys = {k: v for k, v in point.items() if k not in ("operation", "group_list")}
     return {
         **keys,
@@ -62,6 +65,10 @@ def _planned(
         "n": None if point["operation"] == "dynamic_quant" else point["n"],
         "group_list": group_list,
         "group_list_sum": None if group_list is None else sum(group_list),
+        "moved_bytes": work.moved_bytes,
+        "operations": work.operations,
+        "least_ns": None if least is None else least.ns,
+        "least_bound": None if least is None else least.bound,
         "empty_experts": None if group_list is None else group_list.count(0),
         "max_m_e": None if group_list is None else max(group_list),
         "status": "missing",

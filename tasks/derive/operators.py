@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from tilewatch.data_contracts import schema
 from tilewatch.tasks.align.alignments import alignments_table
+from tilewatch.tasks.align.impossible import refuse_impossible
 from tilewatch.tasks.align.points import points_table
 from tilewatch.tasks.align.runs import ControlCount, runs_row
 from tilewatch.tasks.analyse.cliffs.explain import cliff_table
@@ -85,6 +86,8 @@ def _experiment(
     tables = {name: joined(name, [getattr(one, name) for one in read]) for name in PER_CAPTURE}
     observed = pa.concat_tables([OBSERVED.empty_table(), *(r.observed for r in read)])
     tables["points"] = points_table(document, letter, tables["captures"], observed)
+    tables["points"], tables["samples"], impossible = refuse_impossible(tables["points"], tables["samples"])
+    tables["quarantine"] = pa.concat_tables([tables["quarantine"], impossible])
     tables["alignments"] = alignments_table(
         tables["points"], tables["captures"], observed, tables["kernels"], tables["tilings"]
     )

@@ -26,6 +26,9 @@ def lock_of(tmp_path: Path, agent: str, device_class: str, device: int | None = 
 def test_the_dies_of_a_card_share_a_lock_and_two_cards_do_not(tmp_path: Path) -> None:
     locks = [lock_of(tmp_path, "npu", "npu Ascend910_9391", device) for device in range(4)]
     assert locks == [f"npu-npu-ascend910-9391-card{card}.lock" for card in (0, 0, 1, 1)]
+    full = "npu Ascend910_9391, 24+48 cores"
+    whole = [lock_of(tmp_path, "npu", name, 0) for name in (full, f"{full}, 1850 MHz")]
+    assert set(whole) == {locks[0]}  # whether or not the clock could be read this time
     single = [lock_of(tmp_path, "npu", "npu Ascend910B3", device) for device in (0, 1)]
     assert len(set(single)) == 2  # one die a card
 

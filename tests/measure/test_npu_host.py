@@ -87,3 +87,37 @@ def test_version_files_of_real_hosts_name_version_and_inner_build(
     text = (shared / "samples/env" / file).read_text()
     stated = asked("0").cann_packages.stated_versions({file: text})
     assert stated[file].split() == versions
+
+
+COMMON = """\tNPU ID                         : 0
+\tAicore Usage Rate(%)           : 0
+\tAicore Freq(MHZ)               : 1800
+\tAicore curFreq(MHZ)            : 800
+\tAicore Count                   : 20
+"""
+
+
+class Properties:
+    """Of a 910B3, as torch_npu gives them."""
+
+    cube_core_num, vector_core_num = 20, 40
+
+
+def test_the_device_class_carries_cores_and_rated_clock_so_that_one_name_hides_no_variants(
+    asked: Callable[[str], Any], tmp_path: Path
+) -> None:
+    module = asked("0")
+    (tmp_path / "npu-smi").write_text(
+        f"#!/bin/sh\nif [ \"$2\" = -t ]; then cat <<'PAGE'\n{COMMON}PAGE\nelse cat <<'PAGE'\n{PAGE}PAGE\nfi\n"
+    )
+    assert module.rated_mhz() == 1800
+    slower = module.device_class("Ascend910B", Properties(), 1650, None)
+    assert (
+        module.device_class("Ascend910B", Properties(), 1800, None) == "npu Ascend910B, 20+40 cores, 1800 MHz"
+    )
+    assert slower == "npu Ascend910B, 20+40 cores, 1650 MHz"
+
+
+def test_what_a_host_does_not_say_is_left_out_of_the_class(asked: Callable[[str], Any]) -> None:
+    assert asked("0").rated_mhz() is None
+    assert asked("0").device_class("Ascend910B3", object(), None, None) == "npu Ascend910B3"

@@ -20,7 +20,8 @@ _CURVES = """
 SELECT p.build, p.build_id, p.run_id, p.experiment, p.arm, p.point_id, p.evidence, p.axis, p.axis_value,
     concat_ws(' ', p.operator, p.linear, 'K' || p.k, 'N' || p.n, p.weight_format_requested, p.launch_mode,
               p.allocation_regime, p.group_shape, p.local_experts || ' experts') AS curve,
-    p.m, p.m_e, p.max_m_e, p.k, p.n, p.group_list, v.processes, v.variance_log, v.median_ns
+    p.m, p.m_e, p.max_m_e, p.k, p.n, p.group_list, p.least_ns, p.least_bound, v.processes,
+    v.variance_log, v.median_ns
 FROM points p JOIN statistics v USING (experiment, arm, point_id)
 ORDER BY p.experiment, p.arm, curve, p.axis_value, p.point_id
 """

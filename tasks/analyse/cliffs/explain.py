@@ -190,6 +190,16 @@ def _why_unknown(records: Records, low: int) -> str:
     return "no tiling record was observed on both sides"
 
 
+def _distance(found: Curves, low: int) -> str:
+    """How far both sides are from the least time that the device allows; blank where that is not known."""
+    least, bound = (found.rows[name].slice(low, 2).to_pylist() for name in ("least_ns", "least_bound"))
+    if None in least:
+        return ""
+    times = [float(found.value_ns[low + side]) / least[side] for side in (0, 1)]
+    by = " → ".join(dict.fromkeys(bound))
+    return f"; ×{times[0]:.1f} → ×{times[1]:.1f} the least possible time ({by} bound)"
+
+
 def _neighbours(found: Curves, low: int) -> tuple[bool, bool]:
     curve, last = found.index[low], len(found.index) - 1
     return (low > 0 and bool(found.index[low - 1] == curve)), (
@@ -215,7 +225,7 @@ def _row(found: Curves, cliff: Cliff, why: Explanation) -> dict[str, Any]:
         "explanation": why.verdict,
         "explanation_evidence": why.evidence,
         "changed_fields": list(why.changed),
-        "sentence": f"{head}; {why.words}",
+        "sentence": f"{head}; {why.words}{_distance(found, cliff.low)}",
         "measure_next": list(cliff.measure_next),
         "analysis_version": ANALYSIS_VERSION,
     }

@@ -40,6 +40,7 @@ _TENANT = re.compile(
     re.MULTILINE,
 )
 _CHIP_NAME = re.compile(r"^\|\s*(\d+)\s+\S+\s*\|[^|]*\|[^|]*\|$")
+_RATED = re.compile(r"Aicore Freq\(MHZ\)\s*:\s*(\d+)")
 _BUS_ID = re.compile(r"^\|[^|]*\|\s*[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s*\|")
 
 
@@ -88,11 +89,12 @@ def device() -> Dict[str, Any]:
     name, said = str(properties.name), marker()
     l2_bytes = int(getattr(properties, "L2_cache_size", 0) or 0)
     l2_bytes *= 1 if l2_bytes > 1 << 16 else 1 << 20  # some versions give MiB
-    kind = f"{'npu' if said is None else 'software npu'} {name}"
+    clock_mhz = rated_mhz()
     return {
         "host": socket.gethostname(),
         "device": name if said is None else f"software NPU as {name}",
-        "device_class": kind,
+        "device_class": device_class(name, properties, clock_mhz, said),
+        "aicore_mhz": clock_mhz,
         "cores": cores["cube_core_num"],
         "vector_cores": cores["vector_core_num"],
         "total_memory_bytes": int(properties.total_memory),
@@ -107,6 +109,24 @@ def device() -> Dict[str, Any]:
         "settings": {variable: os.environ[variable] for variable in RECORDED if variable in os.environ},
         **({} if said is None else {"software_npu": said}),
     }
+
+
+def device_class(name: str, properties: Any, clock_mhz: Optional[int], said: Optional[str]) -> str:
+    """Class of comparable devices: a name hides variants, so cores and rated clock are part of it.
+
+    Cores count cube and vector cores without limits; either is left out where a version does not say.
+    """
+    counts = [int(getattr(properties, f"{kind}_core_num", 0) or 0) for kind in ("cube", "vector")]
+    parts = [f"{'npu' if said is None else 'software npu'} {name}"]
+    parts += [f"{counts[0]}+{counts[1]} cores"] if all(counts) else []
+    return ", ".join([*parts, *([f"{clock_mhz} MHz"] if clock_mhz else [])])
+
+
+def rated_mhz() -> Optional[int]:
+    """Rated clock of the AI Cores by npu-smi, not the one they run at now; None where it does not say."""
+    card = card_of(_npu_smi("info") or "", visible_device())
+    found = _RATED.search(_npu_smi("info", "-t", "common", "-i", str(card or 0)) or "")
+    return int(found[1]) if found else None
 
 
 def _cores(properties: Any) -> Dict[str, int]:

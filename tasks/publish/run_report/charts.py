@@ -101,8 +101,15 @@ def _hover(row: Row) -> str:
     interval = f"{duration(row['low_ns'])} to {duration(row['high_ns'])}"
     return (
         f"{axis_name(row['axis'])} {row['axis_value']}: <b>{duration(row['value_ns'])}</b>"
-        f"<br>{row['processes']} processes, {interval}"
+        f"<br>{row['processes']} processes, {interval}{_least(row)}"
     )
+
+
+def _least(row: Row) -> str:
+    """The distance from the least possible time; blank where the device's limits are not known."""
+    if row["distance"] is None:
+        return ""
+    return f"<br>×{row['distance']:.1f} the least possible time ({row['least_bound']} bound)"
 
 
 def _layout(points: Sequence[Row], with_bands: bool) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from tilewatch.tasks.publish.run_report.charts import curve_chart
 from tilewatch.tasks.publish.run_report.content import ReportContent
 from tilewatch.tasks.publish.run_report.coverage import coverage_sections
 from tilewatch.tasks.publish.run_report.curves import curve_points
+from tilewatch.tasks.publish.run_report.distances import distance_sections
 from tilewatch.tasks.publish.run_report.environment import (
     build_rows,
     environment_rows,
@@ -80,6 +81,7 @@ def render_report(content: ReportContent) -> str:
         sections=[
             *sections(content, predicted_points(content.runs, content.points)),
             *agreement_sections(content.runs, content.points, content.alignments),
+            *distance_sections(curves),
             *coverage_sections(content.runs, content.profiled),
         ],
         predicted=_predicted(content),
