@@ -22,7 +22,7 @@ from tilewatch.infra.archive import open_archive
 from tilewatch.infra.builds import BuildChangedError, PresentBuild, newest_label, present_build
 from tilewatch.infra.settings import load_settings
 from tilewatch.tasks.predict.environment import CannVersion, cann_version, platform
-from tilewatch.tasks.predict.errors import OutOfScope
+from tilewatch.tasks.predict.errors import OutOfScope, PredictError
 from tilewatch.tasks.predict.questions.experiments import axis_list, curves
 from tilewatch.tasks.predict.questions.upgrades import Change, upgrade_changes
 
@@ -48,7 +48,7 @@ def cann_upgrade(request: UpgradeRequest) -> Upgrade:
     about: before the sweep, during it, or after it. Fails as "not comparable" after it has told where an
     armed point was refused or is missing.
     """
-    versions(request)
+    versions_or_reason(request)
     found = present(request.sweep, request.new_build_id)
     baseline = resolved_baseline(request, found)
     predicted = predicted_changes(request)
@@ -71,6 +71,20 @@ def versions(request: UpgradeRequest) -> tuple[CannVersion, CannVersion] | None:
         return None
     arch = platform(request.sweep.soc).npu_arch
     return cann_version(request.old_cann, arch), cann_version(request.new_cann, arch)
+
+
+def versions_or_reason(request: UpgradeRequest) -> tuple[tuple[CannVersion, CannVersion] | None, str]:
+    """What ``versions`` gives, and why it gives nothing where the release of a build found here has no rules.
+
+    A build that an agent found is swept all the same. A release that somebody typed must be known: raises
+    PredictError then.
+    """
+    try:
+        return versions(request), ""
+    except PredictError as error:
+        if not request.new_build_id:
+            raise
+        return None, f"not predicted: {error}"
 
 
 @task(name="present build", cache_policy=NO_CACHE)
@@ -122,9 +136,13 @@ def predicted_changes(request: UpgradeRequest) -> list[Change]:
     """Tiling fields that the upgrade changes at the swept points, worst first; also left as an artifact.
 
     Empty without both CANN versions: what runs is then no CANN, or is not known. The artifact says which
-    operators have no rules on this SoC. Raises PredictError for a version that there are no rules of.
+    operators have no rules on this SoC, and why a release is not predicted. Raises PredictError as
+    ``versions_or_reason`` does.
     """
-    if (both := versions(request)) is None:
+    both, reason = versions_or_reason(request)
+    if reason:
+        create_table_artifact([], key="cann-upgrade-predictions", description=reason)
+    if both is None:
         return []
     known = experiments(load_settings())
     specs = [known[letter] for letter in request.sweep.experiments]
