@@ -107,7 +107,7 @@ def _hover(row: Row) -> str:
 
 def _least(row: Row) -> str:
     """The distance from the least possible time; blank where the device's limits are not known."""
-    if row["distance"] is None:
+    if row.get("distance") is None:
         return ""
     return f"<br>×{row['distance']:.1f} the least possible time ({row['least_bound']} bound)"
 
