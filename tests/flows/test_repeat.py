@@ -9,7 +9,7 @@ import pytest
 
 from tests.flows.conftest import Home
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.flows.conftest import Home
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 
 OLD, NEW = "sim-cann8.5.0", "sim-cann9.0.0"
 WATCHED = ("A", "--preset", "smoke", "--arm", "standalone", "--processes", "5", "--agent", "simulated")

@@ -13,7 +13,7 @@ import yaml
 
 from tests.flows.conftest import Home
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 
 
 def until(condition: Callable[[], bool], seconds: float = 600) -> None:

@@ -103,6 +103,13 @@ def condition_values(condition: str) -> Row:
     return values
 
 
+def breakable(table: str) -> list[int]:
+    """Rules that a row can break: a column with ``older_rows`` reads null as that, so it is never missing."""
+    filled = contract(table).older_rows
+    rules = enumerate(expectations(table))
+    return [n for n, r in rules if "not_be_null" not in r["type"] or r["kwargs"].get("column") not in filled]
+
+
 @dataclass(frozen=True)
 class EveryRuleBroken:
     """Every table with one good row (first), then one bad row for each rule, and its validation."""
@@ -118,7 +125,8 @@ def every_rule_broken(tmp_path_factory: pytest.TempPathFactory) -> EveryRuleBrok
     tables, bad_rows = {}, {}
     for table in table_names():
         rows = [good_row(table, 1)]
-        for index, rule in enumerate(expectations(table)):
+        for index in breakable(table):
+            rule = expectations(table)[index]
             bad = bad_rows[table, index] = broken_row(good_row(table, index + 2), rule)
             rows += [bad, bad] if "unique" in rule["type"] else [bad]
         tables[table] = from_rows(table, rows)

@@ -27,7 +27,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         env={**os.environ, **own}, capture_output=True, text=True, timeout=280,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("SIMULATED: A dynamic_quant")
+    assert done.stdout.startswith("SIMULATED: 218 points armed, 218 compared, 0 refused, 0 missing.")
     path = Path(done.stdout.splitlines()[-1].removeprefix("report: "))
     assert path.is_relative_to(home / "demo")
     return path
@@ -40,7 +40,8 @@ def lead(report: Path) -> str:
 
 def test_the_first_sentence_names_the_worst_row_its_ratio_and_its_cause(report: Path) -> None:
     first = lead(report)
-    assert first.startswith("A dynamic_quant wq_b M 32, arm standalone is SLOWER: ×1.67 (95 % interval ×1.6")
+    assert first.startswith("218 points armed, 218 compared, 0 refused, 0 missing. All that was compared is ")
+    assert ". A dynamic_quant wq_b M 32, arm standalone is SLOWER: ×1.67 (95 % interval ×1.6" in first
     assert "cause: tiling changed, used_core_num 32 → 2, tiling_key 2 → 10; changed component" in first
 
 
