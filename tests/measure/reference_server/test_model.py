@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -113,25 +112,22 @@ def test_nz_and_nd_produce_identical_tokens_from_weights_in_different_formats(
 
 
 @pytest.mark.parametrize("arm", ARMS)
-def test_a_request_gets_the_same_tokens_alone_and_in_a_batch(engines: dict[str, Any], arm: str) -> None:
-    """A row's product does not depend on how many rows there are: exactly so for INT8, and for the BF16
-    products of this library on most CPUs, so every schedule gives the same tokens. On a CPU whose BF16 product
-    does depend on it, near ties may fall either way after the first token, which still has to be the same."""
+def test_a_request_gets_the_same_tokens_alone_and_in_a_batch(
+    engines: dict[str, Any], shape: Any, arm: str
+) -> None:
+    """A row is exact for INT8; the rest of a layer may round otherwise among more rows on some CPUs.
+
+    Where that turns a token, the two were a near tie: their logits, by the independent model, are closer than
+    two roundings apart. What follows another token is another text and is not compared.
+    """
     engine = engines[arm]
-    compared = 10 if bf16_rows_are_independent() else 1
-    together = [output[:compared] for output in generated(engine, PROMPTS, 10)]
-    assert together == [generated(engine, [prompt], 10)[0][:compared] for prompt in PROMPTS]
-
-
-def bf16_rows_are_independent() -> bool:
-    """Whether each row of a BF16 product is bit for bit the product of that row alone, on this CPU."""
-    draw = torch.Generator().manual_seed(1)
-    for rows, k, n in itertools.product((2, 4, 9), (64, 128, 256, 512), (64, 128, 512)):
-        x = torch.randn(rows, k, generator=draw).to(torch.bfloat16)
-        w = torch.randn(k, n, generator=draw).to(torch.bfloat16)
-        if not torch.equal(x @ w, torch.cat([x[i : i + 1] @ w for i in range(rows)])):
-            return False
-    return True
+    for prompt, output in zip(PROMPTS, generated(engine, PROMPTS, 10), strict=True):
+        (alone,) = generated(engine, [prompt], 10)
+        if alone != output:
+            at = next(i for i, (a, b) in enumerate(zip(alone, output, strict=True)) if a != b)
+            logits = independent(shape, arm, prompt + output[:at])[-1]
+            print(f"\n{arm}: token {at} is a near tie, {logits[alone[at]]:.3f} and {logits[output[at]]:.3f}")
+            assert abs(float(logits[alone[at]] - logits[output[at]])) <= 2 * LOGITS_TOLERANCE
 
 
 def test_a_request_that_joins_later_changes_nobodys_tokens(engines: dict[str, Any]) -> None:
