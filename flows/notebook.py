@@ -54,7 +54,7 @@ def compare(
     ``profile_comparisons``, the step first and then the worst.
 
     >>> rows = tilewatch.compare("sim-cann8.5.0", "sim-cann9.0.0")
-    >>> set(rows["verdict"]) <= {"FASTER", "SLOWER", "SAME", "UNDECIDED", "MISSING"}
+    >>> set(rows["verdict"]) <= {"FASTER", "SLOWER", "SAME", "UNDECIDED", "MISSING", "NOT_APPLICABLE"}
     True
     """
     paths = as_path(str(baseline)), as_path(str(candidate))
