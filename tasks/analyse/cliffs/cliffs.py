@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from tilewatch.tasks.analyse.cliffs.curves import Curves
 from tilewatch.tasks.analyse.cliffs.plateaus import Plateaus, plateaus
 from tilewatch.tasks.analyse.cliffs.refine import measure_next
-from tilewatch.tasks.analyse.cliffs.steps import Mask, Steps, steps, surprise
+from tilewatch.tasks.analyse.cliffs.steps import Mask, Steps, effect_floor, steps, surprise
 from tilewatch.tasks.analyse.statistics.limits import CliffLimits
 from tilewatch.tasks.analyse.statistics.process_values import Floats, Integers
 
@@ -80,10 +80,8 @@ def _between_plateaus(
     if not len(every.low):
         return fitted, candidate
     size = np.abs(np.nan_to_num(fitted.statistic))
-    floor = np.maximum(limits.relative_floor, limits.absolute_floor_ns / curves.value_ns[every.low])
-    sure = (size > surprise(curves, every.low, limits) * limits.inflation) & (
-        np.abs(fitted.jump) > np.log1p(floor)
-    )
+    floor = effect_floor(curves, every.low, limits)
+    sure = (size > surprise(curves, every.low, limits) * limits.inflation) & (np.abs(fitted.jump) > floor)
     near = sliding_window_view(np.pad(candidate, limits.reach), 2 * limits.reach + 1).any(axis=1)
     best = sliding_window_view(np.pad(size, limits.reach), 2 * limits.reach + 1).max(axis=1)
     single = curves.axis[every.low + 1] - curves.axis[every.low] == 1
@@ -92,9 +90,9 @@ def _between_plateaus(
 
 def _moves(curves: Curves, every: Steps, limits: CliffLimits) -> Mask:
     """Steps whose ratio itself is beyond the effect floor, to the side on which it leaves the trend."""
-    floor = np.maximum(limits.relative_floor, limits.absolute_floor_ns / curves.value_ns[every.low])
+    floor = effect_floor(curves, every.low, limits)
     ratio = np.log(every.ratio)
-    return np.asarray((np.sign(ratio) == np.sign(every.excess)) & (np.abs(ratio) > np.log1p(floor)))
+    return np.asarray((np.sign(ratio) == np.sign(every.excess)) & (np.abs(ratio) > floor))
 
 
 def _falls_of_combs(

@@ -94,6 +94,12 @@ def _side_trend(slope: Floats, width: Floats, curve: Integers, side: int, limits
     return np.asarray(ordered[rows, middle])
 
 
+def effect_floor(curves: Curves, low: Integers, limits: CliffLimits) -> Floats:
+    """Smallest change of a step that counts, in logs: relative, or absolute near the tick of the timer."""
+    absolute = limits.absolute_floor_ns / curves.value_ns[low]
+    return np.asarray(np.log1p(np.maximum(limits.relative_floor, absolute)))
+
+
 def surrounded(curves: Curves, low: Integers, reach: int) -> Mask:
     """Boundaries with ``reach`` points of their curve on either side."""
     first, last = np.maximum(low + 1 - reach, 0), np.minimum(low + reach, len(curves.axis) - 1)
@@ -114,12 +120,9 @@ def _threshold(curves: Curves, low: Integers, scatter: Floats, limits: CliffLimi
     pooled = grouped_median(curves.error_log, curves.index)
     error = np.fmax(curves.error_log, pooled)
     noise = np.hypot(error[low], error[low + 1])
-    floor = np.maximum(
-        np.log1p(limits.relative_floor), np.log1p(limits.absolute_floor_ns / curves.value_ns[low])
-    )
     by_scatter = np.minimum(limits.deviations * scatter, certain)
     dense = surrounded(curves, low, limits.reach)
     inflation = np.where(dense, limits.dense_inflation, limits.inflation)
     multiple = inflation * surprise(curves, low, limits)
     by_noise = np.where(np.isnan(noise), certain, multiple * noise)
-    return np.asarray(np.maximum.reduce([floor, by_scatter, by_noise]))
+    return np.asarray(np.maximum.reduce([effect_floor(curves, low, limits), by_scatter, by_noise]))
